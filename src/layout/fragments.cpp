@@ -80,9 +80,37 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
   return {shape, std::move(by_thread), std::move(by_register)};
 }
 
+namespace {
+
+// Rows that so many threads have in rounds, as many pieces each.
+Layout in_rounds(std::int64_t threads, const Coordinates& shape, std::int64_t vector,
+                 std::int64_t threads_of_row) {
+  Coordinates one = shape;
+  one.back() = threads_of_row * vector;
+  const Layout first = blocked(threads, one, vector);
+  Digits registers = first.registers();
+  const int rank = static_cast<int>(shape.size());
+  const std::int64_t rounds = ceil_div(shape.back(), one.back());
+  if (rounds > 1) registers.push_back(digit(rank, rank - 1, rounds, one.back()));
+  return {shape, first.threads(), std::move(registers)};
+}
+
+// The threads of a row of whole pieces that has them in rounds, if there are rows for all other threads: a
+// warp, whose sums need no shared memory, for three or four; or, where the power of two that has all pieces
+// would leave a fourth of its threads idle, the largest power that divides them. 0 if there are no such.
+std::int64_t threads_of_rounds(std::int64_t threads, std::int64_t rows, std::int64_t pieces) {
+  constexpr std::int64_t warp = 32, few_rounds = 2, most_rounds = 4, fewest = 16;
+  const auto all = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(pieces)));
+  const std::int64_t even = pieces & -pieces;
+  const bool is_of_warp = even >= warp && pieces > few_rounds * warp && pieces <= most_rounds * warp;
+  const std::int64_t own = is_of_warp ? warp : 4 * (all - pieces) >= all && even >= fewest ? even : 0;
+  return own * rows >= threads ? own : 0;
+}
+
+}  // namespace
+
 Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
   constexpr std::int64_t line = 8;  // threads that read a line of memory together
-  Coordinates whole = shape;
   const std::int64_t pieces = ceil_div(shape.back(), vector);
   const std::int64_t power = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(threads));
   // With fewer threads of a row there would be more of them than rows.
@@ -95,13 +123,7 @@ Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::
   std::int64_t best = is_shared ? threads : most;
   for (std::int64_t own = best; !is_shared && own >= fewest && 4 * idle(best) > pieces; own /= 2)
     if (idle(own) < idle(best)) best = own;
-  whole.back() = best * vector;
-  Layout row = blocked(threads, whole, vector);
-  Digits registers = row.registers();
-  const int rank = static_cast<int>(shape.size());
-  if (best * vector < shape.back())
-    registers.push_back(digit(rank, rank - 1, ceil_div(pieces, best), best * vector));
-  return {shape, row.threads(), std::move(registers)};
+  return in_rounds(threads, shape, vector, best);
 }
 
 Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut) {
@@ -113,6 +135,8 @@ Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t ve
   if (may_be_cut && fills && row % vector != 0 && row > fewest_pieces * vector)
     return blocked_in_cut_rows(threads, shape, vector);
   while (vector > 1 && (row % vector != 0 || elements < vector * threads)) vector /= 2;
+  if (const std::int64_t own = may_be_cut ? threads_of_rounds(threads, elements / row, row / vector) : 0)
+    return in_rounds(threads, shape, vector, own);
   return blocked(threads, shape, vector);
 }
 

@@ -229,5 +229,20 @@ TEST(LayoutTest, RowsThatEndWithinRunsHaveFewIdleThreads) {
             "[1, 4097] threads (288: 0,8) registers (8: 0,1) (2: 0,2304)");
 }
 
+TEST(LayoutTest, WarpsHaveRowsOfFewRounds) {
+  for (const auto& [rows, width, vector] : {std::array{4, 768, 8}, {4, 1024, 8}, {12, 1536, 8}, {8, 384, 4}})
+    for (const int threads : {96, 128}) {
+      const Layout layout = in_pieces(threads, {rows, width}, vector, true);
+      SCOPED_TRACE(layout.text());
+      EXPECT_TRUE(layout.is_valid());
+      EXPECT_FALSE(layout.overhangs(1)) << "no thread is idle";
+    }
+  EXPECT_EQ(in_pieces(128, {4, 768}, 8, true).text(),
+            "[4, 768] threads (32: 0,8) (4: 1,0) registers (8: 0,1) (3: 0,256)");
+  for (const int rows : {2, 4})  // too few for all threads, or a kernel with products
+    EXPECT_EQ(in_pieces(128, {rows, 768}, 8, rows == 2), blocked(128, {rows, 768}, 8));
+  EXPECT_EQ(in_pieces(128, {4, 896}, 8, true), blocked(128, {4, 896}, 8)) << "an eighth is idle";
+}
+
 }  // namespace
 }  // namespace tegula::layout

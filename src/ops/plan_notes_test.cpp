@@ -22,7 +22,9 @@ constexpr const char *gradients_of_rows = "that are written and read again", *ro
                      *steps = "and blocks take as long to begin and end", *filled = "fill",
                      *copied = "copied first, or written last", *groups = "threads bring groups of channels",
                      *covered = "cover images of 5 x 5",
-                     *few_features = "brings its pixels again, for 64 features";
+                     *few_features = "brings its pixels again, for 64 features",
+                     *cut_rows = "begin off 16 bytes", *scales = "scales of groups",
+                     *twice = "are read twice", *few_clusters = "are few for clusters that stay";
 
 const Case cases[] = {
     {"rows_of_one_head", "sparse_mla",
@@ -102,6 +104,22 @@ const Case cases[] = {
      few_features, true},
     {"features_128", "conv2d", "batch=64 height=58 width=58 channels=64 features=128 taps_h=3 taps_w=3 bf16",
      few_features, false},
+    {"cut_rows_of_softmax", "softmax_backward", "...=4095 d=16385 bf16", cut_rows, true},
+    {"cut_rows_of_f32", "softmax_backward", "...=4096 d=4095", cut_rows, true},
+    {"whole_rows_of_softmax", "softmax_backward", "...=4096 d=16384 bf16", cut_rows, false},
+    {"cut_rows_forward", "layer_norm", "...=1335 d=50257 bf16 weight bias", cut_rows, true},
+    {"cut_rows_of_losses", "cross_entropy_and_gradient", "...=1335 classes=50257 bf16", cut_rows, true},
+    {"whole_rows_forward", "layer_norm", "...=1335 d=50256 bf16 weight bias", cut_rows, false},
+    {"few_rows_of_clusters", "layer_norm_backward", "...=16 d=131072 bf16 weight bias", few_clusters, true},
+    {"many_rows_of_clusters", "layer_norm_backward", "...=512 d=131072 bf16 weight bias", few_clusters,
+     false},
+    {"cut_rows_of_norms", "layer_norm_backward", "...=4095 d=16385 bf16 weight bias", cut_rows, true},
+    {"whole_rows_of_norms", "layer_norm_backward", "...=4096 d=16384 bf16 weight bias", cut_rows, false},
+    {"few_features_of_norms", "layer_norm_backward", "...=4096 d=129 bf16 weight bias", cut_rows, false},
+    {"sums_of_rows_and_features", "add_rms_norm_backward", "...=523 d=128256 bf16 weight", twice, true},
+    {"rows_of_staying_clusters", "rms_norm_backward", "...=523 d=128256 bf16 weight", twice, false},
+    {"scales_of_4097_columns", "quantised_gemm", "...=16 k=4096 n=4097 groups=32 f16 packed", scales, true},
+    {"scales_of_4096_columns", "quantised_gemm", "...=16 k=4096 n=4096 groups=32 f16 packed", scales, false},
 };
 
 TEST(PlanNotes, AreThoseOfTheCall) {

@@ -66,12 +66,12 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
   return static_cast<int>(pieces);
 }
 
-std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors) {
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters,
+                                      std::initializer_list<int> pieces_of_thread) {
   constexpr std::int64_t of_round = 8 * ctas_of_held_row;  // elements of a piece of a thread of every CTA
   if (!has_clusters || !ends_within_piece(features)) return std::nullopt;
   const std::int64_t pieces = (features + of_round - 1) / of_round;
-  // With one piece a thread does more beside it than for it.
-  const int threads = tensors > 1 ? threads_with_pieces(pieces, {2}) : threads_with_pieces(pieces, {3, 2, 4});
+  const int threads = threads_with_pieces(pieces, pieces_of_thread);
   return threads > 0 ? std::optional(threads) : std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 // Rows that are read twice, of which a block keeps pieces from one reading to the next.
 #pragma once
 #include <functional>
+#include <initializer_list>
 
 #include "ops/pieces/rows.hpp"
 
@@ -31,7 +32,9 @@ std::optional<int> held_pieces(std::int64_t features, DType type, const LongRows
 // Long rows whose ends cut pieces of 16 bytes would be awaited on their way to shared memory. A cluster of so
 // many CTAs holds each in registers instead: the threads of each, if they have room for the row's elements.
 inline constexpr int ctas_of_held_row = 8;
-std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters, int tensors = 1);
+// Each thread has one of these numbers of pieces, as measured.
+std::optional<int> threads_of_cut_row(std::int64_t features, bool has_clusters,
+                                      std::initializer_list<int> pieces_of_thread = {3, 2, 4});
 inline lang::GridOptions options_of_held_rows(std::optional<int> threads_of_cta,
                                               std::optional<int> threads = {}) {
   if (!threads_of_cta) return {.threads = threads.value_or(0)};

@@ -29,14 +29,24 @@ inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static
 // of 8 features, one for every eighth.
 inline constexpr int fewest_elements_of_tile = 2048;
 
-// Rows of about so many elements together. Where a GPU's rows end within pieces of 16 bytes, of which a
-// thread then has several of one row, they are a power of two, and fewer where they are not short: loads that
-// are shifted take more registers.
+// Whether a row of 16 bits has three or four pieces for each lane of a warp, which then has whole rows: its
+// sums need no other warp.
+inline bool is_row_of_warp(int row_elements) {
+  constexpr int lanes = 32, piece = 8;
+  const int rounds = row_elements / (lanes * piece);
+  return row_elements % (lanes * piece) == 0 && (rounds == 3 || rounds == 4);
+}
+
+// Rows of about so many elements together; where warps have whole rows, of as many as four have. Where a
+// GPU's rows end within pieces of 16 bytes, of which a thread then has several of one row, they are a power
+// of two, and fewer where they are not short: loads that are shifted take more registers.
 inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
-  constexpr int piece = 8, short_row = 768, long_row = 1024, most = 16;
+  constexpr int piece = 8, short_row = 768, long_row = 1024, most = 16, of_warps = 4;
   const int most_rows = on_gpu ? std::max(most, fewest_elements_of_tile / std::max(row_elements, 1)) : most;
   const bool is_cut = on_gpu && row_elements % piece != 0;
-  const bool is_between = row_elements > short_row && row_elements <= long_row;
+  const bool is_between = row_elements > short_row && row_elements <= long_row,
+             is_of_warp = on_gpu && is_row_of_warp(row_elements);
+  if (is_of_warp) return of_warps;
   const int own = is_cut && is_between ? elements / 2 : elements;
   const int rows = std::clamp(own / std::max(row_elements, 1), 1, most_rows);
   return is_cut ? whole_power(rows) : rows;

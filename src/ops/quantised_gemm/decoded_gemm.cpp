@@ -111,7 +111,8 @@ void form_factors(const DecodedOperands& c, const QuantisedMatrix& matrix, const
 Kernel decoded_operands(const DecodedOperands& c) {
   return kernel(instance_name("decoded_operands", c), [&] {
     Dim n("n"), k("k"), groups("groups");
-    const QuantisedMatrix matrix = QuantisedInputs(c.weights, {}, n, k, groups).all;
+    const QuantisedMatrix matrix =
+        with_whole_pieces(c.weights, QuantisedInputs(c.weights, {}, n, k, groups).all);
     std::optional<Tensor> row_factors;
     if (c.has_factors_of_rows()) row_factors.emplace(form_row_factors(c.weights, matrix, n, groups));
     decode_weights(c, matrix, n, k, row_factors);

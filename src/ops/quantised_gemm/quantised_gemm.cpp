@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "ops/pieces/matrices.hpp"
 #include "ops/products/epilogue.hpp"
+#include "ops/products/group_padding.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -26,12 +28,13 @@ struct Instance {
   QuantisedWeights weights = {};
   std::optional<DType> bias = {};
   bool tensor_scale = false, row_scale = false;
+  bool pad_out = false;  // results are stored in whole pieces, and written last
   QuantisedTile tile = {};
   int splits = 1;
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), weights, labelled("bias", bias),
                       labelled("whole", tensor_scale), tile, labelled("splits", splits),
-                      labelled("of_rows", row_scale));
+                      labelled("of_rows", row_scale), labelled("pad_out", pad_out));
   }
 };
 
@@ -45,11 +48,13 @@ struct Program {
   const QuantisedTile& t = c.tile;
   Dim rows{"rows"}, n{"n"}, k{"k"}, groups{"groups"};
   Tensor a = input("a", {rows, k}, c.type);
-  QuantisedMatrix matrix = QuantisedInputs(c.weights, {}, n, k, groups).all;
+  QuantisedMatrix given = QuantisedInputs(c.weights, {}, n, k, groups).all;
   Tensor tensor_scale = c.tensor_scale ? input("tensor_scale", {1}, f32) : a;
   Tensor row_scale = c.row_scale ? input("row_scale", {rows}, f32) : a;
   Tensor bias = c.bias ? input("bias", {n}, *c.bias) : a;
   Tensor out = output("out", {rows, n}, c.out);
+  Tensor stored = stored_rows(out, c.pad_out);
+  QuantisedMatrix matrix = with_whole_pieces(c.weights, given);
   QuantisedProduct product{c.weights, c.tile, c.compute};
 
   void store(Fragment& sum, const Expr& row, const Expr& column) const {
@@ -60,7 +65,14 @@ struct Program {
     }
     if (c.row_scale) multiply_along(sum, 1, load(row_scale.at(row), {sum.extent(1)}, f32));
     if (c.bias) add_along(sum, 0, load(bias.at(column), {sum.extent(0)}, f32));
-    copy(sum.T(), out.at(row, column));
+    copy(sum.T(), stored.at(row, column));
+  }
+  void write() const {
+    constexpr int own_rows = 8, columns = 512;
+    grid(ceildiv(n, columns), ceildiv(rows, own_rows), [&](Index x, Index y) {
+      Fragment own = load(stored.at(y * own_rows, x * columns), {own_rows, columns});
+      copy(own, out.at(y * own_rows, x * columns));
+    });
   }
 
   void whole() const {
@@ -70,6 +82,7 @@ struct Program {
            product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
            store(sum, y * t.m, x * t.n);
          });
+    if (c.pad_out) write();
   }
 
   // Blocks of a first grid leave the sums of splits of k, [n, rows] as they have them, and those of a second
@@ -188,6 +201,11 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   }
   fit_step(t.tile, t.weights);
   t.splits = splits_of(c, t);
+  // Threads would store the results of many rows one by one, since these lie across the columns of a tile.
+  constexpr int many_rows = 128;
+  const TensorRef out = c.formed("out");
+  t.pad_out = has_copy_engine(c.call()) && t.tile.m >= many_rows && t.splits == 1 &&
+              needs_padding(out.reshape({1, out.size(0), out.size(1)}));
 }
 
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
@@ -202,6 +220,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
     if (vector.on_cpu) vector.step = vector_step(b.shape.back());
     return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   }
+  pad_numbers(w, scales, zeros, launch);
   if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);
   plan_tiles(c, t);
   launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
@@ -240,6 +259,8 @@ std::vector<Example> quantised_examples() {
           {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
           {"fp4", "...=20 k=192 n=40 groups=3 group=64 format=fp4 packed bias"},
           {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"},
+          {"odd_groups", "...=20 k=256 n=69 groups=4 group=64 f16 packed zeros:f16"},
+          {"odd_columns", "...=150 k=128 n=71 groups=1 group=0 f16"},
           {"ternary", "...=20 k=320 n=72 groups=1 group=0 format=ternary scales:f32 bias"},
           {"ternary_i8",
            "...=37 k=320 n=72 groups=1 group=0 i8 b:u8 format=ternary scales:f32 row_scale bias:f32"},

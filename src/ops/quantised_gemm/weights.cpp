@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/low_bits.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/quantised_gemm/weight_tile.hpp"
 
 namespace tegula::ops {
@@ -72,6 +75,27 @@ QuantisedMatrix QuantisedInputs::slice(const Expr& index) const {
   QuantisedMatrix own{all.b.slice(index), all.scales.slice(index), {}};
   if (all.zeros) own.zeros.emplace(all.zeros->slice(index));
   return own;
+}
+
+QuantisedMatrix with_whole_pieces(const QuantisedWeights& w, const QuantisedMatrix& matrix) {
+  QuantisedMatrix result = matrix;
+  if (w.pad_scales) result.scales = padded("whole_scales", matrix.scales);
+  if (w.pad_zeros) result.zeros = padded("whole_zeros", *matrix.zeros);
+  return result;
+}
+
+void pad_numbers(QuantisedWeights& w, const TensorRef& scales, const TensorRef& zeros, Launch& launch) {
+  if (!has_copy_engine(launch.call()) || w.group == 0) return;
+  const auto is_cut = [](const TensorRef& rows) {
+    return needs_padding(rows.reshape({1, rows.size(0), rows.size(1)}));
+  };
+  w.pad_scales = w.by_group && is_cut(scales);
+  w.pad_zeros = w.zeros && w.zeros_by_group && is_cut(zeros);
+  if (w.pad_scales || w.pad_zeros)
+    launch.note([] {
+      return std::string(
+          "plan: scales of groups that do not begin at multiples of 16 bytes are copied first");
+    });
 }
 
 PackedType QuantisedWeights::stored() const {

@@ -5,6 +5,7 @@
 
 #include "ops/schema/exact.hpp"
 #include "ops/schema/instance.hpp"
+#include "ops/schema/launch.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/ops/quantised_gemm.hpp"
 
@@ -39,11 +40,13 @@ struct QuantisedWeights {
   bool packed = false, words = false;             // the order of packed_weights; 32 bits are read at a time
   bool by_group = false, zeros_by_group = false;  // those of a group are contiguous
   int group = 128;                                // 0: a row has one scale
+  // Those of a group begin anywhere: programs copy them first, so that the copy engine brings them.
+  bool pad_scales = false, pad_zeros = false;
 
   auto fields() const {
     return std::tuple(format, labelled("s", scale), labelled("zeros", zeros), labelled("packed", packed),
                       labelled("words", words), labelled("sg", by_group), labelled("zg", zeros_by_group),
-                      labelled("group", group));
+                      labelled("group", group), labelled("pad_s", pad_scales), labelled("pad_z", pad_zeros));
   }
   int bits() const { return bits_of(format); }
   lang::PackedType stored() const;
@@ -84,6 +87,11 @@ struct QuantisedInputs {
   // That of a number.
   QuantisedMatrix slice(const lang::Expr& index) const;
 };
+
+// The matrix with copies of what `w` says, by grids that come first.
+QuantisedMatrix with_whole_pieces(const QuantisedWeights& w, const QuantisedMatrix& matrix);
+// Has `w` say so, of a GPU with copy engine.
+void pad_numbers(QuantisedWeights& w, const TensorRef& scales, const TensorRef& zeros, Launch& launch);
 
 // One of equal parts of a step of k: its number, none where there is one part.
 struct WeightPart {

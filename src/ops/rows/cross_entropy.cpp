@@ -7,7 +7,10 @@
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/rows/loss_formula.hpp"
+#include "ops/rows/loss_in_parts.hpp"
+#include "ops/rows/loss_labels.hpp"
 #include "ops/rows/maps.hpp"
+#include "ops/rows/row_notes.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -69,6 +72,16 @@ LongRows rows_of(const Bound<Op>& c) {
   if (piece < result.piece) result = {.piece = piece, .sums_of_rows = result.sums_of_rows};
   return result;
 }
+// Of rows that no block holds, a GPU's blocks have parts where there are few rows, or where rows end within
+// pieces, which loops over them would load by elements.
+constexpr int rows_of_all_processors = 512;
+std::optional<LossInParts> parts_of(const Bound<CrossEntropy>& c) {
+  constexpr int longest_held = 8192, columns = 4096;
+  const std::int64_t classes = c.dim("classes");
+  if (!c.on_gpu() || classes <= longest_held) return std::nullopt;
+  if (c.dim("rows") >= rows_of_all_processors && !ends_within_piece(classes)) return std::nullopt;
+  return LossInParts{c.type("logits"), c.small_dim("classes"), columns, c->label_smoothing != 0};
+}
 template <class Op>
 LossInstance loss_plan(const Bound<Op>& c) {
   if (const auto tile = held_rows_of(c, 8192, 8192))
@@ -80,9 +93,9 @@ LossInstance loss_plan(const Bound<Op>& c) {
 }
 LossBackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   // Rows that are read once need no block that holds them: blocks of few rows would leave processors idle.
-  constexpr int longest = 1024, columns = 2048, few_rows = 512;
+  constexpr int longest = 1024, columns = 2048;
   if (const auto tile = held_rows_of(c, 4096, longest)) return {c.type("logits"), {}, c.has("dlse"), tile};
-  const bool has_few_blocks = c.dim("rows") < few_rows;
+  const bool has_few_blocks = c.dim("rows") < rows_of_all_processors;
   if (c.on_gpu() && c.dim("classes") > longest && (has_few_blocks || ends_within_piece(c.dim("classes"))))
     return {c.type("logits"), {}, c.has("dlse"), HeldRows{1, c.small_dim("classes"), {}, columns}};
   return {c.type("logits"), rows_of(c), c.has("dlse")};
@@ -110,31 +123,11 @@ struct RowGradient {
   }
 };
 
-void check_labels(const Expr& are_right) {
-  assert_that(are_right, "a label is neither a class nor ignore_index");
-}
-
-// Labels of a tile's rows, and the factors of their losses: 0 of rows that are ignored.
-struct TileLabels {
-  Fragment of, factors;
-
-  TileLabels(const HeldRows& c, const Tensor& labels, const Expr& row, const Expr& ignored)
-      : of(load(labels.at(row), {c.rows})), factors({c.rows}, f32) {
-    Fragment wrong({c.rows}, i32);
-    parallel(of, [&](Index i) {
-      Expr label = of(i), counts = i64(label) != ignored;
-      factors(i) = select(counts, 1.f, 0.f);
-      wrong(i) = select(counts && (label < 0 || label >= c.classes), 1, 0);
-    });
-    if (!c.spread) check_labels(reduce_max(wrong).scalar() == 0);
-  }
-};
-
 // Blocks that are spread over CTAs have no assertions.
 void check_labels_before(const Tensor& labels, const Expr& ignored, int classes) {
-  const HeldRows some{256, classes};
-  grid(ceildiv(labels.extent(0), some.rows),
-       [&](Index block) { TileLabels(some, labels, block * some.rows, ignored); });
+  constexpr int rows = 256;
+  grid(ceildiv(labels.extent(0), rows),
+       [&](Index block) { TileLabels(rows, classes, labels, block * rows, ignored); });
 }
 
 // x becomes the gradient: exp(x - lse) · of_softmax - of_all, less of_label at the label.
@@ -164,17 +157,14 @@ struct Loss {
     if (tile.spread) check_labels_before(labels, ignored, tile.classes);
     grid(ceildiv(rows, tile.rows), options_of_held_rows(tile.spread), [&](Index block) {
       const Expr row = block * tile.rows;
-      const TileLabels own(tile, labels, row, ignored);
+      const TileLabels own(tile.rows, tile.classes, labels, row, ignored, !tile.spread);
       Fragment x = load(logits.at(row), {tile.rows, tile.classes}, f32), most = reduce_max(x);
       // Of a row of -inf, no difference is NaN: its sum is 0, and lse -inf.
       parallel(most, [&](Index i) { most(i) = max(most(i), std::numeric_limits<float>::lowest()); });
       Fragment lse = reduce_sum(map(x, [&](Index i, Index j) { return exp2((x(i, j) - most(i)) * log2e); }));
       parallel(lse, [&](Index i) { lse(i) = log(lse(i)) + most(i); });
       copy(lse, all_lse.at(row));
-      // One element of each row is read again: to look for it among all would take a reduction.
-      Fragment at_label = map(lse, [&](Index i) {
-        return f32(logits(min(row + i, rows - 1), clamp(own.of(i), 0, tile.classes - 1)));
-      });
+      Fragment at_label = own.logits(logits, row, tile.classes);
       Fragment loss = map(lse, [&](Index i) { return lse(i) - at_label(i); });
       if (c.smooths) {
         Fragment sum = reduce_sum(x);
@@ -228,6 +218,15 @@ Kernel loss_forward(const LossInstance& c) {
   });
 }
 
+template <class Op>
+void run_loss(const Bound<Op>& c, Launch& launch) {
+  if constexpr (!gives_gradient<Op>)
+    if (const auto parts = parts_of(c)) return launch(*parts, loss_in_parts);
+  const LossInstance made = loss_plan(c);
+  if (made.tile && made.tile->spread) note_cut_rows(launch, c.dim("classes"), made.type);
+  launch(made, loss_forward);
+}
+
 struct LossGradient {
   const LossBackwardInstance& c;
   Dim rows{"rows"};
@@ -242,7 +241,7 @@ struct LossGradient {
     const HeldRows& tile = *c.tile;
     grid(ceildiv(tile.classes, tile.width()), ceildiv(rows, tile.rows), [&](Index part, Index block) {
       const Expr row = block * tile.rows, first = part * tile.width();
-      TileLabels own(tile, labels, row, ignored);
+      TileLabels own(tile.rows, tile.classes, labels, row, ignored);
       Fragment given = load(dloss.at(row), {tile.rows}), lse = load(all_lse.at(row), {tile.rows});
       parallel(given, [&](Index i) { given(i) = select(own.factors(i) == 0, 0.f, given(i)); });
       Fragment of_softmax = clone(given);
@@ -315,10 +314,12 @@ const OperatorSchema& cross_entropy_schema() {
           .examples({{"ragged", "...=11 classes=100"},
                      {"short_bf16", "...=300 classes=12 bf16"},
                      {"odd_bf16", "...=3 classes=4097 bf16"},
+                     {"parts_bf16", "...=37 classes=8200 bf16"},
+                     {"odd_parts_bf16", "...=3 classes=8193 bf16 label_smoothing=0.1 ignore_index=7"},
                      {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
-          .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
+          .run(run_loss<Op>, loss_formula<Op>);
   return table;
 }
 
@@ -337,13 +338,14 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
           .no_gradient("it returns the gradient itself")
           .flops("10*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},
+                     {"1024_bf16", "...=37 classes=1024 bf16"},
                      {"short_bf16", "...=300 classes=12 bf16"},
                      {"odd_bf16", "...=3 classes=4097 bf16"},
                      {"smoothed_bf16",
                       "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
           .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
           .maps(row_maps({.width = "classes"}))
-          .run(loss_plan<Op>, loss_forward, loss_formula<Op>);
+          .run(run_loss<Op>, loss_formula<Op>);
   return table;
 }
 

@@ -23,21 +23,24 @@ const OperatorSchema& layer_norm_schema() {
                      {"spread", "...=1 d=54002 weight bias"},
                      {"7168_bf16", "...=3 d=7168 bf16 weight bias"},
                      {"20480_bf16", "...=2 d=20480 bf16 weight bias"},
-                     {"24576_weight_bf16", "...=2 d=24576 weight:bf16 bias"}})
+                     {"768_bf16", "...=37 d=768 bf16 weight bias"},
+                     {"24576_weight_bf16", "...=2 d=24576 weight:bf16 bias"},
+                     {"63488_bf16", "...=3 d=63488 bf16 weight bias"},
+                     {"65536", "...=3 d=65536 weight bias"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"16384x7168_bf16", "...=16384 d=7168 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"},
                      {"512x131072_bf16", "...=512 d=131072 bf16 weight bias"}})
           .maps(row_maps({"bf16 weight bias"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& layer_norm_backward_schema() {
   using Op = LayerNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      layer_norm_schema(), "16*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(layer_norm_schema(), "16*rows*d",
+                                                                         "");
 }
 
 const OperatorSchema& add_layer_norm_schema() {
@@ -61,14 +64,14 @@ const OperatorSchema& add_layer_norm_schema() {
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
           .maps(row_maps({"bf16 weight bias"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& add_layer_norm_backward_schema() {
   using Op = AddLayerNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      add_layer_norm_schema(), "18*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(add_layer_norm_schema(), "18*rows*d",
+                                                                         "");
 }
 
 }  // namespace tegula::ops

@@ -6,6 +6,7 @@
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/pieces/rows.hpp"
 #include "ops/products/tile_types.hpp"
+#include "ops/rows/row_notes.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -78,18 +79,22 @@ int piece_of_row(const NormInstance<Op>& c) {
   return 16 / std::min(c.type.bytes(), c.weight.value_or(c.type).bytes());
 }
 
-// Rows that clusters which stay read once: whole pieces for all threads of one, which is all that a processor
-// has or half of it.
+// Rows that clusters which stay read once: pieces for all threads of one, which is all that a processor has
+// or half of it. Gradients, which would read other rows twice, take rows of f32, too, and rows that leave
+// little of the last piece empty.
 inline constexpr int threads_of_shared_row = 512;
 template <class Op>
-std::optional<int> threads_of_staying_rows(const NormInstance<Op>& c, bool has_engine) {
-  constexpr int shortest = 32768, longest = 131072, of_one = 65536;
-  const auto is_short = [&](const std::optional<DType>& type) { return type.value_or(c.type).bits() == 16; };
-  if (!has_engine || adds_residual<Op> || c.type.bits() != 16 || !is_short(c.weight) || !is_short(c.bias))
-    return std::nullopt;
+std::optional<int> threads_of_staying_rows(const NormInstance<Op>& c, bool has_engine, bool of_gradient) {
+  constexpr int shortest = 32768, longest = 131072, of_one = 65536, least_full = 16;
+  const int bits = c.type.bits();
+  const auto differs = [&](const std::optional<DType>& type) { return type.value_or(c.type).bits() != bits; };
+  if (!has_engine || adds_residual<Op> || differs(c.weight) || differs(c.bias)) return std::nullopt;
+  if (bits != 16 && !(of_gradient && bits == 32)) return std::nullopt;
   const int threads = threads_of_shared_row / (c.dim < of_one ? 2 : 1),
-            of_round = ctas_of_held_row * threads * piece_of_row(c);
-  if (c.dim % of_round != 0 || c.dim < shortest || c.dim > longest) return std::nullopt;
+            of_round = ctas_of_held_row * threads * piece_of_row(c),
+            idle = (of_round - c.dim % of_round) % of_round;
+  if (c.dim < shortest || c.dim > longest * 16 / bits || c.dim % piece_of_row(c) != 0) return std::nullopt;
+  if (idle > (of_gradient ? c.dim / least_full : 0)) return std::nullopt;
   return threads;
 }
 
@@ -98,10 +103,11 @@ template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   NormInstance<Op> made = norm_instance(c);
   if (made.dim > longest_held_norm) {
-    made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()));
+    made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()), false);
     made.stays = made.spread.has_value();
     if (made.stays) return made;
-    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), adds_residual<Op> ? 2 : 1);
+    made.spread = adds_residual<Op> ? threads_of_cut_row(made.dim, has_copy_engine(c.call()), {2})
+                                    : threads_of_cut_row(made.dim, has_copy_engine(c.call()));
     return made.spread ? made : in_pieces(made, c, 1);
   }
   made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
@@ -131,12 +137,12 @@ template <class Op>
 NormInstance<Op> long_gradient_plan(NormInstance<Op> made, const Bound<Op>& c) {
   made.threads = threads_of_long_gradient(made, has_copy_engine(c.call()));
   if (made.threads > 0) return made;
-  made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()));
+  made.spread = threads_of_staying_rows(made, has_copy_engine(c.call()), true);
   made.stays = made.spread.has_value();
   if (made.stays) return made;
   // Four tensors of a row without a mean come to shared memory faster than a cluster reads them.
   if (!adds_residual<Op> || is_centred<Op>)
-    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), 2);
+    made.spread = threads_of_cut_row(made.dim, has_copy_engine(c.call()), {2});
   made.direct = made.spread.has_value();
   return made.spread ? made : in_pieces(made, c, 2);
 }
@@ -181,6 +187,10 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   const int even =
       made.dim % piece == 0 ? threads_of_pieces(pieces, std::max(made.threads, most_threads)) : 0;
   if (even > 0 && c.on_gpu()) made.threads = even, made.rows = 1;
+  // An odd number of warps divides rows among them: each lane has three pieces of one.
+  constexpr int lanes = 32, warps = 7;
+  if (c.on_gpu() && !adds_residual<Op> && made.dim == 3 * lanes * piece)
+    made.threads = warps * lanes, made.rows = warps;
   // In shared memory, rows with parts of pieces would begin at places that no thread reads by vectors.
   made.direct = c.on_gpu() && made.dim % piece != 0;
   if (made.direct && made.type.bits() == 16) divide_odd_rows(made, piece);
@@ -191,6 +201,20 @@ template <class Op>
 lang::Kernel norm_program(const NormInstance<Op>& c);
 template <class Op>
 lang::Kernel norm_gradient_program(const NormInstance<Op>& c);
+template <class Op>
+void run_norm_gradient(const Bound<Op>& c, Launch& launch) {
+  const NormInstance<Op> made = norm_gradient_plan(c);
+  if (c.on_gpu() && made.pieces) note_rows_read_twice(launch, c.dim("d"));
+  if (made.direct && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  if (made.stays) note_few_rows_of_clusters(launch, c.dim("rows"));
+  launch(made, norm_gradient_program<Op>);
+}
+template <int elements, class Op>
+void run_norm(const Bound<Op>& c, Launch& launch) {
+  const NormInstance<Op> made = norm_plan<elements>(c);
+  if (c.on_gpu() && !made.pieces && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  launch(made, norm_program<Op>);
+}
 // The same for rows in pieces.
 template <class Op>
 lang::Kernel long_norm_program(const NormInstance<Op>& c);

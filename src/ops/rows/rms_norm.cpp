@@ -30,14 +30,13 @@ const OperatorSchema& rms_norm_schema() {
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight"},
                      {"512x131072_bf16", "...=512 d=131072 bf16 weight"}})
           .maps(row_maps({"bf16 weight"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& rms_norm_backward_schema() {
   using Op = RmsNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      rms_norm_schema(), "12*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(rms_norm_schema(), "12*rows*d", "");
 }
 
 const OperatorSchema& add_rms_norm_schema() {
@@ -60,14 +59,14 @@ const OperatorSchema& add_rms_norm_schema() {
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"}})
           .maps(row_maps({"bf16 weight"}))
-          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(run_norm<8192, Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& add_rms_norm_backward_schema() {
   using Op = AddRmsNorm;
-  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
-      add_rms_norm_schema(), "14*rows*d");
+  return gradient_table<run_norm_gradient<Op>, norm_formula<Op, Traced>>(add_rms_norm_schema(), "14*rows*d",
+                                                                         "");
 }
 
 }  // namespace tegula::ops

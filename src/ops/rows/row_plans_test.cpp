@@ -29,6 +29,14 @@ TEST(RowPlans, GiveEachThreadPiecesOfShortRows) {
   EXPECT_TRUE(has(kernel_of("cross_entropy", logits), "_t64x20"));
 }
 
+TEST(RowPlans, GiveWarpsWholeRows) {
+  for (const auto& [features, tile] : {std::pair{512, "_512_16"}, {768, "_768_4"}, {1024, "_1024_4"}})
+    EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(4096, features)}}), tile)) << features;
+  Tensors inputs = of_norm(4096, 768);
+  inputs.emplace("dout", rows(4096, 768));
+  EXPECT_TRUE(has(kernel_of("rms_norm_backward", inputs), "_768_7_threads224"));
+}
+
 TEST(RowPlans, OfCastsKnowRowsShorterThanAGroup) {
   const auto kernel = [](std::int64_t features, const char* scaling) {
     return kernel_of("cast_fp8", {{"x", rows(256, features)}}, {{"scaling", std::string(scaling)}});
@@ -49,7 +57,9 @@ TEST(RowPlans, GiveCutRowsAsManyWarpsAsHavePieces) {
   EXPECT_EQ(threads_of_cut_tile(1, 4097, 2, false), std::nullopt);
   EXPECT_EQ(threads_of_cut_tile(1, 4097, 1, true), std::nullopt) << "few elements";
   EXPECT_EQ(threads_of_cut_row(16385, true), 96);
-  EXPECT_EQ(threads_of_cut_row(16385, true, 2), 160);
+  EXPECT_EQ(threads_of_cut_row(16385, true, {2}), 160);
+  EXPECT_EQ(threads_of_cut_row(50257, true), 416);
+  EXPECT_EQ(threads_of_cut_row(50257, true, {3, 4}), 288);
   EXPECT_EQ(threads_of_cut_row(16384, true), std::nullopt);
   EXPECT_TRUE(has(kernel_of("layer_norm", of_norm(64, 4097)), "_threads288"));
   EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(64, 8193)}}), "_threads352"));
@@ -68,6 +78,17 @@ TEST(RowPlans, TakeWholeWordsOfTensorsOfOneRow) {
   EXPECT_TRUE(has(program.text, "tg::load_anywhere<8, false>(x_"));
   for (const auto& [position, unit] : program.aligned)
     EXPECT_EQ(signature.buffers()[static_cast<std::size_t>(position)]->name, "weight");
+}
+
+TEST(RowPlans, CutFewLongRowsOfLogitsAndThoseThatEndWithinPieces) {
+  const auto kernel = [](std::int64_t count, std::int64_t classes) {
+    return kernel_of("cross_entropy",
+                     {{"logits", rows(count, classes)}, {"labels", rows(1, count, i32).reshape({count})}});
+  };
+  for (const auto& [count, classes] : {std::pair{64, 65536}, {4, 16385}, {4096, 50257}, {511, 131072}})
+    EXPECT_TRUE(has(kernel(count, classes), "in_parts")) << count << " x " << classes;
+  for (const auto& [count, classes] : {std::pair{512, 65536}, {64, 8192}, {64, 4097}})
+    EXPECT_FALSE(has(kernel(count, classes), "in_parts")) << count << " x " << classes;
 }
 
 TEST(RowPlans, CutGradientsOfFewLongRowsOfLogits) {

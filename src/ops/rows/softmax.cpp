@@ -7,6 +7,7 @@
 #include "ops/pieces/row_tiles.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/rows/maps.hpp"
+#include "ops/rows/row_notes.hpp"
 #include "ops/schema/gradient.hpp"
 
 namespace tegula::ops {
@@ -42,7 +43,8 @@ template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    if (const auto threads = threads_of_cut_row(c.dim("d"), has_copy_engine(c.call()), tensors))
+    if (const auto threads = tensors > 1 ? threads_of_cut_row(dim, has_copy_engine(c.call()), {3, 4})
+                                         : threads_of_cut_row(dim, has_copy_engine(c.call())))
       return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
@@ -172,6 +174,14 @@ Kernel softmax_backward(const SoftmaxInstance<Op>& c) {
   });
 }
 
+template <class Op, int tensors, Kernel (*program)(const SoftmaxInstance<Op>&)>
+void run_softmax(const Bound<Op>& c, Launch& launch) {
+  const SoftmaxInstance<Op> made = softmax_plan<Op, tensors>(c);
+  constexpr int most_rows = 2;
+  if (c.on_gpu() && made.holds_rows() && made.rows <= most_rows) note_cut_rows(launch, c.dim("d"), made.type);
+  launch(made, program);
+}
+
 double plain(double x) { return x; }
 double plain(const TracedNumber& x) { return x.value; }
 
@@ -210,6 +220,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
                      {"batched_bf16", "...=2,7 d=512 bf16"},
                      {"long_f16", "...=3 d=16500 f16"},
                      {"spread", "...=1 d=54002"},
+                     {"768_bf16", "...=37 d=768 bf16"},
                      {"7168_bf16", "...=3 d=7168 bf16"},
                      {"18432_bf16", "...=2 d=18432 bf16"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"},
@@ -217,7 +228,7 @@ OperatorSchema& softmax_table(const char* name, const char* doc, const char* res
                      {"262144x128_bf16", "...=262144 d=128 bf16"},
                      {"512x131072_bf16", "...=512 d=131072 bf16"}})
           .maps(softmax_maps())
-          .run(softmax_plan<Op, 1>, softmax_forward<Op>, softmax_formula<Op, Exact>);
+          .run(run_softmax<Op, 1, softmax_forward<Op>>, softmax_formula<Op, Exact>);
   return table;
 }
 
@@ -235,14 +246,14 @@ const OperatorSchema& log_softmax_schema() {
 
 const OperatorSchema& softmax_backward_schema() {
   using Op = Softmax;
-  return gradient_table<softmax_plan<Op, 2>, softmax_backward<Op>, softmax_formula<Op, Traced>>(
-      softmax_schema(), "8*rows*d");
+  return gradient_table<run_softmax<Op, 2, softmax_backward<Op>>, softmax_formula<Op, Traced>>(
+      softmax_schema(), "8*rows*d", "");
 }
 
 const OperatorSchema& log_softmax_backward_schema() {
   using Op = LogSoftmax;
-  return gradient_table<softmax_plan<Op, 2>, softmax_backward<Op>, softmax_formula<Op, Traced>>(
-      log_softmax_schema(), "8*rows*d");
+  return gradient_table<run_softmax<Op, 2, softmax_backward<Op>>, softmax_formula<Op, Traced>>(
+      log_softmax_schema(), "8*rows*d", "");
 }
 
 }  // namespace tegula::ops

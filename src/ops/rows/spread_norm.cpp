@@ -16,7 +16,7 @@ using lang::Tensor;
 template <class Op>
 struct SpreadNorm {
   const NormInstance<Op>& c;
-  int own = piece_of_row(c), piece = *c.spread * ctas_of_held_row * own, pieces = c.dim / piece;
+  int own = piece_of_row(c), piece = *c.spread * ctas_of_held_row * own, pieces = (c.dim + piece - 1) / piece;
   float share = 1.f / static_cast<float>(c.dim);
   Dim rows{"rows"};
   Expr eps = scalar("eps", f32);
@@ -91,7 +91,10 @@ struct SpreadNorm {
   }
   Expr value(const std::vector<Shared>& row, std::size_t p, const Expr& j, const Expr& base) const {
     Expr x = f32(row[p](j));
-    return is_centred<Op> ? Expr(x - base) : x;
+    if (!is_centred<Op>) return x;
+    // Beyond the end of a row, sums have nothing to add.
+    const int first = static_cast<int>(p) * piece;
+    return first + piece <= c.dim ? Expr(x - base) : select(first + j < c.dim, x - base, 0.f);
   }
 
   // body(number of a row, its base)

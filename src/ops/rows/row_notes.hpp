@@ -1,0 +1,38 @@
+// What plans say of rows that no choice of theirs makes as fast as others.
+#pragma once
+#include <fmt/format.h>
+
+#include "ops/schema/launch.hpp"
+
+namespace tegula::ops {
+
+// Of rows of which a tile has one or two: they begin off 16 bytes, where asynchronous copies do not begin either.
+inline void note_cut_rows(Launch& launch, std::int64_t elements, DType type) {
+  constexpr int piece = 16;
+  if (elements * type.bytes() % piece == 0) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: rows of {} elements begin off 16 bytes, so that threads load and shift words of them, and "
+        "hold "
+        "each until its sums are formed",
+        elements);
+  });
+}
+// A cluster of eight blocks has one row at a time.
+inline void note_few_rows_of_clusters(Launch& launch, std::int64_t rows) {
+  constexpr std::int64_t few = 64;
+  if (rows > few) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: {} rows are few for clusters that stay, whose sums of features a second grid adds", rows);
+  });
+}
+// No block or cluster holds a row with the sums of its features.
+inline void note_rows_read_twice(Launch& launch, std::int64_t elements) {
+  launch.note([&] {
+    return fmt::format(
+        "plan: rows of {} elements are read twice, for their own sums and for those of features", elements);
+  });
+}
+
+}  // namespace tegula::ops
