@@ -200,6 +200,7 @@ class GridPrinter {
   void copy_transposed(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
+  void fetch_rows(const ir::Gather& n, const MemoryView& from, const std::string& rows);
   void gather_panels(const ir::Gather& n, const MemoryView& from, const std::string& rows,
                      const std::vector<std::string>& extents, bool transposed, const Loc& at);
   void gather_tile(const ir::Gather& n, MemoryView from, MemoryView to, const std::string& rows,
