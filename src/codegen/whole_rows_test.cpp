@@ -80,10 +80,7 @@ lang::Kernel listed_rows(DType type, int columns) {
     Expr first = scalar("first", i32);
     grid(ceildiv(M, 8), [&](Index block) {
       Shared tile({8, columns}, f32);
-      parallel(tile, [&](Index i, Index j) {
-        Expr e = a(rows(block * 8 + i), first + j);
-        tile(i, j) = type.is_floating() ? e : f32(e);
-      });
+      parallel(tile, [&](Index i, Index j) { tile(i, j) = a(rows(block * 8 + i), first + j); });
       copy(tile, out.at(block * 8));
     });
   });
@@ -110,6 +107,23 @@ TEST(WholeRows, OfAListAreReadWhereTheyAre) {
     }
   const std::string text = print_cpu(Signature(listed_rows(bf16, 128).ir())).text;
   EXPECT_NE(text.find("const vf t1_ = load(a_ + "), std::string::npos) << text;
+}
+
+TEST(WholeRows, ThatAreGatheredAreFetchedTogether) {
+  using namespace lang;
+  const lang::Kernel program = kernel("gathered_rows", [] {
+    Dim N("N"), M("M");
+    lang::Tensor a = input("a", {N, 96}, bf16), list = input("list", {M}, i32),
+                 out = output("out", {M, 96}, f32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      Shared rows({8, 96}, f32);
+      gather(
+          a, [&](Index i) -> Expr { return list(block * 8 + i); }, rows);
+      copy(rows, out.at(block * 8));
+    });
+  });
+  const auto text = print_cpu(Signature(program.ir())).text;
+  EXPECT_NE(text.find("< 192; at_ += 64) __builtin_prefetch(ahead_ + at_);"), std::string::npos) << text;
 }
 
 TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
