@@ -183,6 +183,7 @@ class GridPrinter {
   ir::Expr of_whole_rows(const ir::Expr& value) const;
   std::string ahead_of(const ir::Access& access, const Address& at);
   bool is_read_again(const ir::Access& access) const;
+  bool is_short_of_list(const ir::Access& access) const;
   std::string load_whole(const ir::Access& access, const Address& at);
   void store_whole(const ir::BufferPtr& buffer, const Address& at, const std::string& value);
 
@@ -199,6 +200,7 @@ class GridPrinter {
   void copy_transposed(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
+  void fetch_rows(const ir::Gather& n, const MemoryView& from, const std::string& rows);
   void gather_panels(const ir::Gather& n, const MemoryView& from, const std::string& rows,
                      const std::vector<std::string>& extents, bool transposed, const Loc& at);
   void gather_tile(const ir::Gather& n, MemoryView from, MemoryView to, const std::string& rows,
@@ -243,20 +245,21 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
-  std::unordered_set<const ir::Buffer*> finished_;            // tiles that nothing reads any more
-  std::vector<ir::Expr> true_of_rows_;                        // while these are known to be whole
-  std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
+  std::unordered_set<const ir::Buffer*> finished_;    // tiles that nothing reads any more
+  std::vector<ir::Expr> true_of_rows_;                // while these are known to be whole
+  std::unordered_set<const ir::Variable*> of_lists_;  // numbers that were loaded for the rows of a pass
+  std::unordered_set<const ir::Access*> whole_;       // rows of tensors that are known to be whole
   std::vector<ir::Access> fetched_,
-      fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
-  FetchesAhead fetches_;                                      // of the loops being printed
-  LateCopies late_;                                           // of the bodies being printed
-  CopiesOfScans scanned_;                                     // the same
-  std::unordered_set<const ir::StmtNode*> made_by_others_;    // copies that products and scans make
-  std::vector<FetchAhead> results_;                           // of the block
+      fetched_of_pass_;    // whose rows passes have read, and the one that is printed reads
+  FetchesAhead fetches_;   // of the loops being printed
+  LateCopies late_;        // of the bodies being printed
+  CopiesOfScans scanned_;  // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;  // copies that products and scans make
+  std::vector<FetchAhead> results_;                         // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;
   std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile
-  bool fetches_next_ = false;  // the rows that are printed next do
+  bool fetches_next_ = false;                                      // the rows that are printed next do
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
   bool by_tiles_ = false;    // rows are printed for processors that multiply bf16

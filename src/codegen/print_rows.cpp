@@ -305,9 +305,14 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   facts_.add_index(first.lane, int32(0), first.extent);
   const bool is_known = is_constant(first.extent);
   const std::int64_t full = elements_in_full_vectors(ops);
-  const std::string whole = full > 0 && !accesses_narrow(ops) ? whole_rows(ops) : "";
   out_.open("{");
-  if (is_known) body(taken_of_row(ops, signature_.kernel().may_alias.empty()));
+  const Body taken = is_known ? taken_of_row(ops, signature_.kernel().may_alias.empty()) : Body{};
+  body(taken);
+  for_each_stmt(taken, [&](const Stmt& s) {
+    if (const auto* load = as<Load>(s)) of_lists_.insert(load->variable.get());
+  });
+  // What is taken of a row may say where another one is.
+  const std::string whole = full > 0 && !accesses_narrow(ops) ? whole_rows(ops) : "";
   if (!whole.empty()) {
     out_.open(fmt::format("if (__builtin_expect({}, 1)) {{", whole));
     full_vectors(ops, accumulators, full);
@@ -320,7 +325,7 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
   out_.close();
   fetched_.insert(fetched_.end(), fetched_of_pass_.begin(), fetched_of_pass_.end());
-  fetched_of_pass_.clear();
+  fetched_of_pass_.clear(), of_lists_.clear();
   for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);
 }
 

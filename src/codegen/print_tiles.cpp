@@ -240,6 +240,20 @@ std::string GridPrinter::gather_rows(const Gather& n, const Loc& at) {
   return name;
 }
 
+// All rows of a list are on their way before the first is waited for: the hardware cannot know where they
+// are.
+void GridPrinter::fetch_rows(const Gather& n, const MemoryView& from, const std::string& rows) {
+  if (n.to.rank() != 2 || n.from.is_tile()) return;
+  const std::int64_t bytes = n.to.extent(1) * n.from.buffer->type.bits() / 8;
+  const std::string p = names_.unique("p"), ahead = names_.unique("ahead"), at = names_.unique("at");
+  out_.open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{", p, n.to.extent(0)));
+  out_.line(fmt::format("const char* const {0} = (const char*)({1} + ({2}[{3}] < 0 ? 0 : {2}[{3}]) * {4});",
+                        ahead, from.base, rows, p, from.axes[0].stride));
+  out_.line(fmt::format("for (long {0} = 0; {0} < {1}; {0} += 64) __builtin_prefetch({2} + {0});", at, bytes,
+                        ahead));
+  out_.close();
+}
+
 void GridPrinter::operator()(const Gather& n, const Stmt& s) {
   const std::int64_t before = scratch_;
   out_.open("{");
@@ -250,6 +264,7 @@ void GridPrinter::operator()(const Gather& n, const Stmt& s) {
   }
   std::vector<std::string> extents = extent_texts(n.to);
   MemoryView from = memory(table, extents), to = memory(n.to, extents);
+  fetch_rows(n, from, rows);
   const auto panel = uses_.panels.find(n.to.buffer.get());
   if (panel != uses_.panels.end())
     gather_panels(n, from, rows, extents, panel->second.transposed, s->at);

@@ -328,10 +328,23 @@ bool GridPrinter::is_read_again(const Access& access) const {
   return passes;
 }
 
+// Whether a list names the row and it ends before what would be fetched, which is a row that nobody named.
+bool GridPrinter::is_short_of_list(const Access& access) const {
+  const std::vector<Expr> place = coordinates(access);
+  const bool named = std::any_of(place.begin(), place.end(), [&](const Expr& e) {
+    bool found = false;
+    for_each_variable(e, [&](const VariablePtr& v) { found |= of_lists_.contains(v.get()); });
+    return found;
+  });
+  const int ahead = loops_.empty() ? bytes_ahead : bytes_ahead_in_loops;
+  return named && is_constant(lane_->extent) &&
+         constant_value(lane_->extent) * access.view.buffer->type.bits() / 8 <= ahead;
+}
+
 // Rows of a window that another pass has read are in the cache, as are tensors of one row.
 std::string GridPrinter::load_whole(const Access& access, const Address& at) {
   const auto same = [&](const Access& other) { return is_same_window(access, other); };
-  if (!is_read_again(access) && access.view.buffer->rank() > 1 &&
+  if (!is_read_again(access) && !is_short_of_list(access) && access.view.buffer->rank() > 1 &&
       std::none_of(fetched_.begin(), fetched_.end(), same)) {
     out_.line(fmt::format("__builtin_prefetch({});", ahead_of(access, at)));
     fetched_of_pass_.push_back(access);

@@ -70,6 +70,62 @@ TEST(WholeRows, AreReadWhereTheyAre) {
   }
 }
 
+// Rows of a tensor that a list names.
+lang::Kernel listed_rows(DType type, int columns) {
+  using namespace lang;
+  return kernel("listed_rows", [&] {
+    Dim M("M"), N("N"), L("L");
+    lang::Tensor a = input("a", {N, L}, type), rows = input("rows", {M}, i32),
+                 out = output("out", {M, columns}, f32);
+    Expr first = scalar("first", i32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      Shared tile({8, columns}, f32);
+      parallel(tile, [&](Index i, Index j) { tile(i, j) = a(rows(block * 8 + i), first + j); });
+      copy(tile, out.at(block * 8));
+    });
+  });
+}
+
+TEST(WholeRows, OfAListAreReadWhereTheyAre) {
+  const auto rows = tegula::Tensor::random_integers({21}, i32, 3, -2, 16);  // of which 13 exist
+  for (const DType type : {f32, bf16, f16, e4m3})
+    for (const int columns : {64, 100, 128}) {
+      const lang::Kernel program = listed_rows(type, columns);
+      const auto a = tegula::Tensor::random_normal({13, 160}, type, 1),
+                 turned = tegula::Tensor::random_normal({160, 13}, type, 1).transpose(0, 1);
+      const auto result = [&](tegula::Target target, const tegula::Tensor& from, int first) {
+        const auto out = tegula::Tensor::full({21, columns}, f32, NAN);
+        tegula::compile(program, target)(from, rows, out, first);
+        return out;
+      };
+      for (const tegula::Tensor& from : {a, turned})
+        for (const int first : {0, 5, 100})
+          EXPECT_EQ(tegula::first_difference(result(tegula::Target::cpu(), from, first),
+                                             result(tegula::Target::interpreter(), from, first), 0, 0),
+                    std::nullopt)
+              << describe(from.ref()) << " from " << first;
+    }
+  const std::string text = print_cpu(Signature(listed_rows(bf16, 128).ir())).text;
+  EXPECT_NE(text.find("const vf t1_ = load(a_ + "), std::string::npos) << text;
+}
+
+TEST(WholeRows, ThatAreGatheredAreFetchedTogether) {
+  using namespace lang;
+  const lang::Kernel program = kernel("gathered_rows", [] {
+    Dim N("N"), M("M");
+    lang::Tensor a = input("a", {N, 96}, bf16), list = input("list", {M}, i32),
+                 out = output("out", {M, 96}, f32);
+    grid(ceildiv(M, 8), [&](Index block) {
+      Shared rows({8, 96}, f32);
+      gather(
+          a, [&](Index i) -> Expr { return list(block * 8 + i); }, rows);
+      copy(rows, out.at(block * 8));
+    });
+  });
+  const auto text = print_cpu(Signature(program.ir())).text;
+  EXPECT_NE(text.find("< 192; at_ += 64) __builtin_prefetch(ahead_ + at_);"), std::string::npos) << text;
+}
+
 TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
   const auto text = [](Kept kept) { return print_cpu(Signature(sums_in_place(f32, kept).ir())).text; };
   const auto stores = [&](Kept kept) { return text(kept).find(", kept_)") != std::string::npos; };

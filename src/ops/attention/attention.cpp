@@ -8,6 +8,7 @@
 #include "ops/attention/notes.hpp"
 #include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/products/tile_types.hpp"
@@ -136,6 +137,14 @@ void widen_steps(const Bound<Attention>& c, const AttentionKernel& kernel, const
     plan.keys = wide;
 }
 
+void note_on_cpu(const AttentionProblem& problem, const AttentionPlan& plan, const AttentionKernel& kernel,
+                 Launch& launch) {
+  note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
+  note_packed_for_few_rows(std::min<std::int64_t>(problem.queries, plan.queries) * plan.pack, launch);
+  if (problem.packed == 1) note_window(plan.queries, plan.keys, problem.seen, problem.keys, launch);
+  note_parts_of_tiles(problem, plan, launch);
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   if (kernel.type.bits() == 8) multiply_8_bits(c, kernel);
@@ -160,6 +169,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   note_copied_rows(kernel.dim, kernel.dim_v, kernel.padded, launch);
   if (c.on_gpu() && kernel.varlen)
     note_short_sequences(c.dim("keys"), c.dim("sequences"), kernel.keys, launch);
+  if (!c.on_gpu()) note_on_cpu(problem, plan, kernel, launch);
   if (c.on_gpu() && problem.queries > kernel.queries) note_steps(problem, plan, splits, kernel, launch);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,

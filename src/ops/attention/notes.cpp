@@ -47,6 +47,17 @@ void note_window(int queries, int keys, std::int64_t seen, std::int64_t all, Lau
   });
 }
 
+void note_parts_of_tiles(const AttentionProblem& problem, const AttentionPlan& plan, Launch& launch) {
+  constexpr double many = 1.25;
+  if (launch.runs() || problem.packed > 1 || problem.left >= 0) return;
+  const double formed = formed_by_seen(problem, plan);
+  if (formed < many) return;
+  launch.note([&] {
+    return fmt::format("plan: tiles of {} x {} form {:.0f} % more scores than {} queries see of {} keys",
+                       plan.queries, plan.keys, 100 * (formed - 1), problem.queries, problem.keys);
+  });
+}
+
 void note_splits(int splits, Launch& launch) {
   launch.note([&] {
     return fmt::format(

@@ -23,6 +23,8 @@ void note_turns(std::int64_t queries, std::int64_t keys, int keys_of_block, Laun
 void note_heads_in_turn(std::int64_t group, std::int64_t queries, int rows, Launch& launch);
 // Packed sequences that are shorter than a tile of so many rows on the mean.
 void note_short_sequences(std::int64_t tokens, std::int64_t sequences, int rows, Launch& launch);
+// Of a CPU: scores of the tiles that no query sees.
+void note_parts_of_tiles(const AttentionProblem& problem, const AttentionPlan& plan, Launch& launch);
 // Few tiles that divide their keys.
 void note_splits(int splits, Launch& launch);
 

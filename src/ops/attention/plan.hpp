@@ -39,6 +39,8 @@ struct AttentionPlan {
 double estimate(const AttentionProblem& problem, const AttentionPlan& plan);
 // The extents that `given` leaves open are chosen.
 AttentionPlan plan_attention(const AttentionProblem& problem, const AttentionTiles& given);
+// The scores that the tiles of a CPU form, by those that queries see; of no window.
+double formed_by_seen(const AttentionProblem& problem, const AttentionPlan& plan);
 // On a GPU; `type` is that of the tiles. Keys are divided where blocks are few.
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& problem, DType type, const AttentionTiles& given);
 // What blocks give the processors to do: steps of each on the mean, and the part of the time that these take:

@@ -39,6 +39,24 @@ TEST(AttentionPlan, HasMoreKeysAStepWhereProductsAreByPairs) {
   EXPECT_EQ(tiles_of(2048, 256, true), "256x128") << "tiles of more than a second-level cache";
 }
 
+// Tiles on the diagonal form scores that nobody sees.
+TEST(AttentionPlan, HasSmallerTilesOfFewTokensUnderAMask) {
+  AttentionProblem problem = problem_of(512, 64, false);
+  EXPECT_EQ(text_of(plan_attention(problem, {})), "256x128");
+  problem.right = 0;
+  EXPECT_EQ(text_of(plan_attention(problem, {})), "64x64");
+  problem.queries = problem.keys = problem.seen = 8192;
+  EXPECT_EQ(text_of(plan_attention(problem, {})), "256x128");
+}
+
+TEST(AttentionPlan, HasTilesOf128QueriesWhereProductsAreByPairs) {
+  AttentionProblem problem = problem_of(100, 128, true);
+  problem.group = 4, problem.keys = problem.seen = 1000, problem.right = 0;
+  EXPECT_EQ(text_of(plan_attention(problem, {})), "128x256");
+  problem.by_pairs = false;
+  EXPECT_EQ(text_of(plan_attention(problem, {})), "64x64");
+}
+
 TEST(AttentionPlan, HasLargerTilesOfGradientsWhereProductsAreByPairs) {
   for (const int dim : {64, 128}) {
     EXPECT_EQ(tiles_of_gradients(2048, dim, true), "256x256") << dim;

@@ -4,6 +4,7 @@
 
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -161,6 +162,7 @@ BlockSparseBackwardCall block_sparse_backward_call(const Bound<BlockSparseBackwa
 
 void run_block_sparse_backward(const BlockSparseBackwardCall& call, Launch& launch) {
   if (launch.call().on_gpu()) note_unused_rows(call.forward, launch);
+  note_packed_for_few_rows(rows_of_list(call.forward), launch);
   if (call.kernel.forward.listed)
     if (const auto selection = as_selection(call)) return differentiate_tokens(*selection, call, launch);
   launch(call.kernel, block_sparse_backward_kernel,

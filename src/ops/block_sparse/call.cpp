@@ -8,6 +8,7 @@
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/lists/sorted_lists.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -126,12 +127,15 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   return call;
 }
 
+std::int64_t rows_of_list(const BlockSparseCall& call) {
+  return std::int64_t{call.kernel.q_block} * (call.per_query_head ? 1 : call.tensors.group());
+}
+
 namespace {
 
 // Rows with one list are less than what an instruction multiplies: others fill the tile, and see other keys.
 void note_few_rows(const BlockSparseCall& call, Launch& launch) {
-  const std::int64_t heads = call.per_query_head ? 1 : call.tensors.group(),
-                     rows = heads * call.kernel.q_block;
+  const std::int64_t heads = call.per_query_head ? 1 : call.tensors.group(), rows = rows_of_list(call);
   if (!multiplies_by_groups(call.kernel) || rows >= warp_group_rows) return;
   launch.note([&] {
     return fmt::format(
@@ -165,6 +169,7 @@ void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
     note_unused_rows(call, launch);
     note_scores(kernel.dim, kernel.dim_v, kernel.type, kernel.softcap, launch);
   }
+  note_packed_for_few_rows(rows_of_list(call), launch);
   if (call.kernel.listed)
     if (const auto selection = as_selection(call)) return attend_tokens(*selection, call, launch);
   launch(call.kernel, block_sparse_kernel,

@@ -27,6 +27,8 @@ struct BlockSparseCall {
 // For the operator or its gradient, which have the same tensors and options.
 BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptions& options,
                                   bool planned_for_gpu);
+// Queries and heads with one list of blocks.
+std::int64_t rows_of_list(const BlockSparseCall& call);
 void run_block_sparse(const BlockSparseCall& call, Launch& launch);
 // Of packed sequences, whose lists have a row for every block that the longest may have.
 void note_unused_rows(const BlockSparseCall& call, Launch& launch);

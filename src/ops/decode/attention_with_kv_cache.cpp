@@ -4,12 +4,14 @@
 #include <bit>
 #include <numeric>
 
+#include "ops/attention/notes.hpp"
 #include "ops/decode/cache_formula.hpp"
 #include "ops/decode/kernel.hpp"
 #include "ops/decode/maps.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
@@ -36,13 +38,16 @@ Tiles tiles_on_gpu(const Bound<AttentionWithKvCache>& c, const CacheKernel& kern
   return {rows / pack, pack, dim <= 128 ? 128 : 64};
 }
 
+// Splits of the keys are blocks as sequences are: a tile need not be small to give all processors one.
 Tiles tiles_on_cpu(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel) {
-  const AttentionProblem problem{.sequences = c.dim("batch"),
+  const std::int64_t splits =
+      std::clamp<std::int64_t>(c.dim("room") / cpu_table.keys_of_split, 1, planned_processors);
+  const AttentionProblem problem{.sequences = c.dim("batch") * splits,
                                  .heads = c.dim("kv_heads") * c.dim("group"),
                                  .group = c.dim("group"),
                                  .queries = c.dim("queries"),
-                                 .keys = c.dim("room"),
-                                 .seen = c.dim("room"),
+                                 .keys = c.dim("room") / splits,
+                                 .seen = c.dim("room") / splits,
                                  .dim = kernel.dim,
                                  .dim_v = kernel.dim_v};
   const AttentionPlan plan = plan_attention(problem, {0, 64});
@@ -138,6 +143,7 @@ CacheKernel kernel_of(const Bound<AttentionWithKvCache>& c) {
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
   kernel.queries = tiles.queries, kernel.pack = tiles.pack;
   choose_keys(c, tiles.keys, kernel);
+  kernel.form.gathers = !c.on_gpu() && kernel.form.page == 1;
   if (c.on_gpu()) choose_few_rows(c, kernel);
   kernel.form.by_threads |= come_by_threads(c, kernel);
   kernel.parted = c.dim("group") > kernel.pack;
@@ -185,8 +191,18 @@ std::int64_t row_bytes(const Bound<AttentionWithKvCache>& c, const CacheKernel& 
   return c.dim("kv_heads") * (kernel.dim + kernel.dim_v) * kernel.cache.bytes();
 }
 
+void note_on_cpu(const Bound<AttentionWithKvCache>& c, const CacheKernel& kernel, Launch& launch) {
+  if (c.on_gpu()) return;
+  note_scores(kernel.dim, kernel.dim_v, kernel.compute, kernel.softcap, launch);
+  note_widened_cache(kernel.cache, launch);
+  note_packed_for_few_rows(std::min<std::int64_t>(c.dim("queries"), kernel.queries) *
+                               std::min<std::int64_t>(c.dim("group"), kernel.pack),
+                           launch);
+}
+
 void run(const Bound<AttentionWithKvCache>& c, Launch& launch) {
   CacheKernel kernel = kernel_of(c);
+  note_on_cpu(c, kernel, launch);
   if (c.on_gpu()) note_pages(kernel.form, c.dim("page_size"), launch);
   note_rows_off_pieces(kernel.off + kernel.off_v, launch);
   const std::int64_t tiles = c.dim("kv_heads") * member_tiles(c, kernel) *

@@ -52,6 +52,15 @@ void note_pages(const CacheForm& form, std::int64_t page, Launch& launch) {
   });
 }
 
+void note_widened_cache(DType cache, Launch& launch) {
+  if (launch.call().on_gpu() || cache.bits() != 8) return;
+  launch.note([] {
+    return std::string(
+        "plan: a cache of 8 bits takes half the memory of one of 16, not half the time: each element is "
+        "widened and packed for products, which takes longer than to read it");
+  });
+}
+
 void note_rows_off_pieces(int elements, Launch& launch) {
   if (elements == 0) return;
   launch.note([] {
@@ -83,6 +92,12 @@ void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head,
   const auto sliced = [&](const Expr& page, const Subscript& rows) {
     return head ? cache.slice(page, rows, *head) : cache.slice(page, rows);
   };
+  if (rows_.form_.gathers) {
+    const Tensor rows = head ? cache.slice(all, 0, *head) : cache.slice(all, 0);
+    return gather(
+        column == 0 ? rows : rows.slice(all, range(column, rows.extent(1))),
+        [&](const Index& t) { return number(first_ + t); }, tile);
+  }
   if (rows_.form_.by_threads || (rows_.form_.paged && rows_.form_.page < least_of_page)) {
     parallel(tile, [&](Index t, Index d) {
       const auto [page, row] = place(t);

@@ -17,10 +17,12 @@ struct CacheForm {
   int page = 0;
   // Threads bring the rows, wherever they begin: the copy engine takes none that begin off 16 bytes.
   bool by_threads = false;
+  // On a CPU, pages of one token: rows are gathered, so that each is packed from where it is.
+  bool gathers = false;
   auto fields() const {
     return std::tuple(labelled("paged", paged), labelled("lengths", lengths),
                       labelled("page", page > 0 ? std::optional(page) : std::nullopt),
-                      labelled("by_threads", by_threads));
+                      labelled("by_threads", by_threads), labelled("gathers", gathers));
   }
 };
 
@@ -39,6 +41,8 @@ int elements_off_pieces(const TensorRef& cache);
 TensorRef with_longer_rows(TensorRef cache, int elements);
 // The page of a form, for tiles of `keys` rows.
 int page_of_form(std::int64_t page, int keys);
+// On a CPU: elements of 8 bits are widened for products.
+void note_widened_cache(DType cache, Launch& launch);
 // Of caches whose rows are so much longer.
 void note_rows_off_pieces(int elements, Launch& launch);
 // Where the copy engine cannot bring rows of pages of so many tokens.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ops/decode/testing/call.hpp"
+#include "ops/schema/launch.hpp"
 #include "runtime/testing/test_environment.hpp"
 
 namespace tegula::ops {
@@ -171,6 +172,18 @@ TEST(Caches, RefuseWrongCalls) {
                   .find(fmt::format("'{}'", name == std::string("k_cache") ? "v_cache" : name)),
               std::string::npos)
         << name << ": " << refused_with(name, wrong);
+}
+
+// Blocks are splits of its keys.
+TEST(Caches, OfOneSequenceAreReadOnceForAllQueriesOnACpu) {
+  const OperatorSchema& schema = find_schema("attention_with_kv_cache");
+  for (const char* keys : {"batch=1 keys=131072", "batch=16 keys=8192", "batch=128 keys=1024"}) {
+    const ExampleCall call = ExampleCall::parse(
+        schema, fmt::format("{} queries=4 kv_heads=2 group=8 d=128 d_v=128 bf16 causal", keys));
+    const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, Target::cpu());
+    EXPECT_NE(listed.kernels.front().ir()->name.find("_g8_q4_"), std::string::npos)
+        << listed.kernels.front().ir()->name;
+  }
 }
 
 }  // namespace decode_test

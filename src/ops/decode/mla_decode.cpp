@@ -9,6 +9,7 @@
 #include "ops/decode/records.hpp"
 #include "ops/decode/table.hpp"
 #include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
@@ -55,6 +56,7 @@ CacheKernel mla_kernel(const Bound<MlaDecode>& c) {
   if (!c.on_gpu()) kernel.queries = std::clamp<int>(c.small_dim("queries"), 1, kernel.queries);
   kernel.keys = fast || !c.on_gpu() ? 64 : 16;
   if (kernel.form.paged) kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
+  kernel.form.gathers = !c.on_gpu() && kernel.form.page == 1;
   kernel.parted = heads > kernel.pack;
   // Of records, threads that convert are what a step waits for: there are more of them beside one warp group.
   constexpr int most_few_rows = 16;
@@ -76,6 +78,10 @@ constexpr std::int64_t least_bytes_of_latents = std::int64_t{2} << 30;
 void run_mla(const Bound<MlaDecode>& c, Launch& launch) {
   CacheKernel kernel = mla_kernel(c);
   note_rows_off_pieces(kernel.off, launch);
+  note_widened_cache(kernel.cache, launch);
+  note_packed_for_few_rows(std::min<std::int64_t>(c.dim("queries"), kernel.queries) *
+                               std::min<std::int64_t>(c.dim("heads"), kernel.pack),
+                           launch);
   const std::int64_t heads = c.dim("heads"), tiles = (heads + kernel.pack - 1) / kernel.pack;
   int splits = c->splits > 0
                    ? c->splits

@@ -18,6 +18,7 @@ void run(const Bound<Op>& c, Launch& launch) {
   IndexerKernel kernel = indexer_instance(c.call(), c->causal);
   kernel.form = {c.has("block_table"), c.has("cache_seqlens")};
   if (kernel.form.paged) kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
+  kernel.form.gathers = !c.on_gpu() && kernel.form.page == 1;
   launch(kernel, indexer_kernel,
          {{"k", c.formed("k_cache")},
           {"parts", indexer_splits(c.call(), kernel, c.dim("queries"), c.dim("room"))},

@@ -1,5 +1,6 @@
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -39,6 +40,7 @@ void note_splits(int splits, bool on_gpu, Launch& launch) {
 
 void run(const Bound<SparseMla>& c, Launch& launch) {
   note_few_heads(c, launch);
+  note_packed_for_few_rows(c.dim("group"), launch);
   SparseMlaKernel kernel = sparse_mla_instance(c);
   const int splits = planned_splits(c, kernel);
   note_splits(splits, c.on_gpu(), launch);

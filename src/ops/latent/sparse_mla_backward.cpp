@@ -5,6 +5,7 @@
 #include "ops/latent/sparse_mla_backward_kernel.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/pieces/moved_rows.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/room.hpp"
 
@@ -189,6 +190,7 @@ void note_few_heads(const Bound<SparseMlaBackward>& c, Launch& launch) {
 
 void run(const Bound<SparseMlaBackward>& c, Launch& launch) {
   note_few_heads(c, launch);
+  note_packed_for_few_rows(c.dim("group"), launch);
   const Shape rows{c.dim("batch"), c.dim("queries"), c.dim("kv_heads"), c.dim("group")};
   const Tensor delta = launch.scratch(rows, f32);
   for (const Source& source : sources)

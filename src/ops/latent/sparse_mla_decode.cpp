@@ -4,6 +4,7 @@
 
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/latent/sparse_mla_decode_kernel.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -59,6 +60,7 @@ SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
 
 void run(const Bound<SparseMlaDecode>& c, Launch& launch) {
   const SparseMlaDecodeKernel kernel = instance_of(c);
+  note_packed_for_few_rows(c.dim("heads"), launch);
   const LatentViews q(c.formed("q"), c.dim("d_v"));
   launch(kernel, sparse_mla_decode_kernel,
          {{"q_values", q.values},

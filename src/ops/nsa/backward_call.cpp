@@ -4,6 +4,7 @@
 #include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/backward.hpp"
 #include "ops/nsa/plan.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
@@ -124,6 +125,7 @@ NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound) {
 }
 
 void run_two_passes(const NsaBackwardCall& call, Launch& launch) {
+  note_packed_for_few_rows(call.kernel.forward.members, launch);
   const BoundCall& bound = launch.call();
   const auto formed = [&](const char* name) { return bound.has(name) ? bound.formed(name) : TensorRef(); };
   TensorRef dscale;

@@ -8,6 +8,7 @@
 #include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/kernel.hpp"
 #include "ops/nsa/plan.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -230,6 +231,7 @@ void attend_nsa(const NsaCall& call, Launch& launch, std::int64_t tokens_of_call
     return run_divided(
         call, tokens_of_call ? Division{tokens_of_call, call.tensors.kv_heads} : division_of(call), launch);
   note_rows_of_warps(call.kernel, launch);
+  note_packed_for_few_rows(call.kernel.members, launch);
   launch(call.kernel, nsa_kernel,
          {{"choice", call.choice},
           {"counts", call.counts},
