@@ -13,6 +13,7 @@ namespace plan_notes_test {
 struct Case {
   const char *name, *op, *call, *note;
   bool is_said;
+  Target target = Target::cuda();
 };
 
 constexpr const char *gradients_of_rows = "that are written and read again", *rows = "of a listed row come",
@@ -51,6 +52,12 @@ const Case cases[] = {
      "m=4096 n=4096 k=4096 blocks_m=256 blocks_n=32 blocks_k=64 bf16 block_m=16", few_rows, true},
     {"blocks_of_48_rows", "block_sparse_gemm",
      "m=4096 n=4096 k=4096 blocks_m=86 blocks_n=32 blocks_k=64 bf16 block_m=48", few_rows, false},
+    {"blocks_of_16_columns_on_a_cpu", "block_sparse_gemm",
+     "m=4096 n=4096 k=4096 blocks_m=64 blocks_n=256 blocks_k=64 bf16 block_m=64 block_n=16",
+     "reads 64 rows of a and 16 columns of b", true, Target::cpu()},
+    {"blocks_of_48_columns_on_a_cpu", "block_sparse_gemm",
+     "m=4096 n=4096 k=4096 blocks_m=64 blocks_n=86 blocks_k=64 bf16 block_m=64 block_n=48", "reads", false,
+     Target::cpu()},
 };
 
 TEST(PlanNotes, AreThoseOfTheCall) {
@@ -58,7 +65,7 @@ TEST(PlanNotes, AreThoseOfTheCall) {
     SCOPED_TRACE(c.name);
     const OperatorSchema& schema = find_schema(c.op);
     const ExampleCall call = ExampleCall::parse(schema, c.call);
-    const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, Target::cuda());
+    const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, c.target);
     const bool said = std::ranges::any_of(
         listed.notes, [&](const std::string& note) { return note.find(c.note) != std::string::npos; });
     EXPECT_EQ(said, c.is_said);

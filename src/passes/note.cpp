@@ -49,6 +49,9 @@ constexpr NoteInfo table[] = {
      "core's "
      "second-level cache",
      "smaller tiles"},
+    {NoteKind::few_blocks, "few blocks",
+     "on the CPU: no grid has as many blocks as there are threads, some of which have no work",
+     "smaller tiles, or several calls in one"},
 };
 
 bool is_same(const Note& a, const Note& b) {

@@ -25,6 +25,7 @@ enum class NoteKind : std::uint8_t {
   hint,
   strides,
   large_tiles,
+  few_blocks,
 };
 
 struct NoteInfo {

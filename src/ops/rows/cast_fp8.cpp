@@ -36,7 +36,7 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
   if (made.scaling != Fp8Scaling::tensor && !made.of_groups && c.on_gpu() && c.dim("n") < scaled_group)
     made.narrow = c.small_dim("n");
   const TensorRef &x = c["x"], &out = c["out"];
-  made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
+  made.as_row = made.scaling == Fp8Scaling::tensor && is_contiguous(x) && is_contiguous(out) &&
                 nelements(x) >= CastFp8Kernel::elements;
   if (made.as_row) made.columns = CastFp8Kernel::elements;
   return made;
