@@ -50,6 +50,19 @@ struct Address {
   std::string lanes;         // these are the elements after `pointer`, in a vector
 };
 
+// Under which conditions the rows that a pass reads and writes exist and lie side by side.
+struct WholeRows {
+  std::vector<std::string> conditions;
+  // The same but for the ends of pieces of rows, and how many elements of a piece there are.
+  std::vector<std::string> of_pieces, ends;
+};
+
+// Vectors of a row, all elements of which exist: up to `end`, which is at most `most`.
+struct FullVectors {
+  std::int64_t most;
+  std::string end = std::to_string(most);
+};
+
 class GridPrinter {
  public:
   GridPrinter(const Signature& signature, CpuProgram& program, Writer& out);
@@ -167,19 +180,24 @@ class GridPrinter {
   bool accesses_narrow(const std::vector<RowOp>& ops) const;
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
   void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                    std::int64_t end);
-  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end);
+                    const FullVectors& full);
+  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end,
+             const WholeRows& whole);
+  std::string vectors_of_piece(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t end, const WholeRows& whole);
+  void remaining_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                         const std::string& begin, std::int64_t end);
   void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t begin);
   void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
   void sums_side_by_side(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                         std::int64_t end);
+                         const std::string& end);
 
   // ---- rows of tensors (print_whole_rows.cpp)
   std::vector<RowOp> with_values_kept(std::vector<RowOp> ops, std::span<const RowOp> later) const;
-  // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
-  std::string whole_rows(const std::vector<RowOp>& ops);
-  void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, Terms& conditions);
+  // The rows are in `whole_`, then.
+  WholeRows whole_rows(const std::vector<RowOp>& ops);
+  void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, WholeRows& whole);
   ir::Expr of_whole_rows(const ir::Expr& value) const;
   std::string ahead_of(const ir::Access& access, const Address& at);
   bool is_read_again(const ir::Access& access) const;
@@ -243,20 +261,20 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
-  std::unordered_set<const ir::Buffer*> finished_;            // tiles that nothing reads any more
-  std::vector<ir::Expr> true_of_rows_;                        // while these are known to be whole
-  std::unordered_set<const ir::Access*> whole_;               // rows of tensors that are known to be whole
+  std::unordered_set<const ir::Buffer*> finished_;  // tiles that nothing reads any more
+  std::vector<ir::Expr> true_of_rows_;              // while these are known to be whole
+  std::unordered_set<const ir::Access*> whole_;     // rows of tensors that are known to be whole
   std::vector<ir::Access> fetched_,
-      fetched_of_pass_;  // whose rows passes have read, and the one that is printed reads
-  FetchesAhead fetches_;                                      // of the loops being printed
-  LateCopies late_;                                           // of the bodies being printed
-  CopiesOfScans scanned_;                                     // the same
-  std::unordered_set<const ir::StmtNode*> made_by_others_;    // copies that products and scans make
-  std::vector<FetchAhead> results_;                           // of the block
+      fetched_of_pass_;    // whose rows passes have read, and the one that is printed reads
+  FetchesAhead fetches_;   // of the loops being printed
+  LateCopies late_;        // of the bodies being printed
+  CopiesOfScans scanned_;  // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;  // copies that products and scans make
+  std::vector<FetchAhead> results_;                         // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;
   std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile
-  bool fetches_next_ = false;  // the rows that are printed next do
+  bool fetches_next_ = false;                                      // the rows that are printed next do
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
   bool by_tiles_ = false;    // rows are printed for processors that multiply bf16
