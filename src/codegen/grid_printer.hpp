@@ -183,6 +183,7 @@ class GridPrinter {
                     const FullVectors& full);
   void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end,
              const WholeRows& whole);
+  void look_for_short_rows(const std::vector<RowOp>& ops);
   std::string vectors_of_piece(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                                std::int64_t end, const WholeRows& whole);
   void remaining_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
@@ -259,6 +260,7 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr>
       unfinished_;                                            // sums of bytes that are part of larger ones
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
+  std::int64_t short_row_ = 0;                                // as in the program
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   std::unordered_set<const ir::Buffer*> finished_;  // tiles that nothing reads any more

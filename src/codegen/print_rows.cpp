@@ -325,11 +325,29 @@ void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::st
   for (std::size_t i = 0; i < own.size(); ++i) out_.line(fmt::format("{} = {};", sums[i], own[i]));
 }
 
+// Each of several rows of a tensor is reduced by vectors of its own.
+void GridPrinter::look_for_short_rows(const std::vector<RowOp>& ops) {
+  const RowOp& first = ops.front();
+  if (first.outer.empty() || !is_constant(first.extent)) return;
+  const std::int64_t numbers = constant_value(first.extent);
+  if (numbers < 2 || numbers >= 2 * row_unit || numbers % row_unit == 0) return;
+  bool reduces = false, reads_tensor = false;
+  for (const RowOp& op : ops) {
+    reduces |= op.reduces;
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      const auto* load = as<Load>(s);
+      reads_tensor |= load && !load->from.view.is_tile();
+    });
+  }
+  if (reduces && reads_tensor) short_row_ = short_row_ == 0 ? numbers : std::min(short_row_, numbers);
+}
+
 // `later` are the loops of the same rows that follow.
 void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> later) {
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
   std::vector<RowOp> ops = with_values_kept(given, later);
+  look_for_short_rows(ops);
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);

@@ -251,6 +251,17 @@ TEST(Explain, SaysWhereACpuHasFewerBlocksThanThreads) {
   EXPECT_TRUE(notes(1, Target::cuda()).empty());
 }
 
+TEST(Explain, SaysWhereACpuReducesShortRows) {
+  const auto notes = [](const char* op, std::int64_t numbers) {
+    return explain(op, {{"x", Tensor::empty({1 << 16, numbers}, bf16)}}, {}, Target::cpu())[0].notes;
+  };
+  for (const char* op : {"softmax", "rms_norm"}) {
+    ASSERT_EQ(notes(op, 8).size(), 1u) << op;
+    EXPECT_NE(notes(op, 20)[0].find(": short rows: rows of 20 numbers "), std::string::npos) << op;
+    EXPECT_TRUE(notes(op, 64).empty()) << op;
+  }
+}
+
 // Notes of a compiled function, of an explanation, and what TEGULA_TARGET makes of `automatic`.
 TEST(Explain, SaysOfAKernelWhatItsFunctionSays) {
   const lang::Kernel kernel = lang::kernel("wide_product", [] {

@@ -26,6 +26,7 @@ enum class NoteKind : std::uint8_t {
   strides,
   large_tiles,
   few_blocks,
+  short_rows,
 };
 
 struct NoteInfo {

@@ -179,15 +179,17 @@ QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   return quantised_tile(tile.m, tile.n);
 }
 
-// The least rows of a tile of a CPU that need no more tiles: what is missing is multiplied, too.
-int rows_on_cpu(std::int64_t rows) {
-  constexpr int unit = 16, most = 64;
+// The least rows of a tile of a CPU that need no more tiles: what is missing is multiplied, too. Operands of
+// bf16 have half as many bytes where there are instructions for their products.
+int rows_on_cpu(std::int64_t rows, DType rounded) {
+  constexpr int unit = 16;
+  const int most = rounded == bf16 ? 128 : 64;
   const std::int64_t tiles = std::max<std::int64_t>(ceil_div(rows, most), 1);
   return static_cast<int>(std::max<std::int64_t>(ceil_div(ceil_div(rows, tiles), unit), 1)) * unit;
 }
 
 void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
-  t.tile.m = rows_on_cpu(c.dim("rows"));
+  t.tile.m = rows_on_cpu(c.dim("rows"), rounded_weights(t.type));
   if (c.on_gpu()) {
     t.tile = tile_on_gpu(c);
     t.tile.groups = groups_of(c, t);
@@ -202,6 +204,17 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
 std::int64_t most_vectors(bool on_gpu) {
   constexpr std::int64_t on_cpu = 8;
   return on_gpu ? 1 : on_cpu;
+}
+
+// Of few rows, on a CPU.
+void note_decoding(const Bound<QuantisedGemm>& c, Launch& launch) {
+  constexpr std::int64_t few_rows = 32;
+  if (c.on_gpu() || c.dim("rows") > few_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: decoding a weight takes longer than its products with {} row{}; more rows in a call share it",
+        c.dim("rows"), c.dim("rows") == 1 ? "" : "s");
+  });
 }
 
 void launch_vectors(const Bound<QuantisedGemm>& c, const QuantisedVector& vector, const StoredWeights& stored,
@@ -231,6 +244,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   }
   if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);
   plan_tiles(c, t);
+  note_decoding(c, launch);
   launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
 }
 
