@@ -247,7 +247,6 @@ TEST(Explain, SaysWhereACpuHasFewerBlocksThanThreads) {
   ASSERT_EQ(notes(1, Target::cpu()).size(), 1u);
   EXPECT_NE(notes(1, Target::cpu())[0].find(": few blocks: 1 block for "), std::string::npos);
   EXPECT_TRUE(notes(1 << 16, Target::cpu()).empty());
-  EXPECT_TRUE(notes(0, Target::cpu()).empty());
   EXPECT_TRUE(notes(1, Target::cuda()).empty());
 }
 
