@@ -64,6 +64,18 @@ void note_extents(const GemmKernel& kernel, Launch& launch) {
     });
 }
 
+// Of few rows, on a CPU.
+void note_copies(const GemmKernel& kernel, std::int64_t rows, Launch& launch) {
+  constexpr int few_rows = 32;
+  if (kernel.tiles.m != few_rows || rows > few_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: elements of b are copied for products with {} rows, and copies take longer; more rows share "
+        "them",
+        rows);
+  });
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -106,7 +118,10 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
   note_precision(kernel, has_engine, launch);
-  if (c.on_gpu()) note_extents(kernel, launch);
+  if (c.on_gpu())
+    note_extents(kernel, launch);
+  else
+    note_copies(kernel, c.dim("m"), launch);
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 
@@ -233,8 +248,8 @@ std::vector<CallMap> gemm_maps() {
           {"strides",
            "m=4096 n=4096 k=4096 bf16",
            {"strides=plain", "strides=sliced", "strides=padded", "strides=odd", "strides=transposed"},
-           {"", "transpose_a", "transpose_b", "m=1 transpose_b", "m=16 transpose_b", "m=128 transpose_b", "n=4097",
-            "f16", "f32 precision=tf32", "e4m3 transpose_b"}}};
+           {"", "transpose_a", "transpose_b", "m=1 transpose_b", "m=16 transpose_b", "m=128 transpose_b",
+            "n=4097", "f16", "f32 precision=tf32", "e4m3 transpose_b"}}};
 }
 
 }  // namespace

@@ -200,10 +200,10 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
 }
 
 // Rows that each multiply all weights: a CPU takes longer to decode weights for a tile than to multiply one
-// row with them as they are.
-std::int64_t most_vectors(bool on_gpu) {
-  constexpr std::int64_t on_cpu = 8;
-  return on_gpu ? 1 : on_cpu;
+// row with them as they are, which reads them again.
+std::int64_t most_vectors(const Bound<QuantisedGemm>& c) {
+  constexpr std::int64_t bits_read = 16;
+  return c.on_gpu() ? 1 : bits_read / bits_of(c->format);
 }
 
 // Of few rows, on a CPU.
@@ -233,7 +233,7 @@ void launch_vectors(const Bound<QuantisedGemm>& c, const QuantisedVector& vector
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t = instance_of(c);
   QuantisedWeights& w = t.weights;
-  const bool is_vector = c.dim("rows") <= most_vectors(c.on_gpu()) && c->splits == 0;
+  const bool is_vector = c.dim("rows") <= most_vectors(c) && c->splits == 0;
   const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()),
                   scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;

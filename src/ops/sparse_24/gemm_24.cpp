@@ -194,6 +194,23 @@ SparseGemmInstance sparse_gemm_plan(const Bound<Gemm24>& c) {
   return t;
 }
 
+// A block a thread, on a CPU; with several, a thread keeps what it expanded.
+void note_expansion(const Bound<Gemm24>& c, const GemmTiles& t, Launch& launch) {
+  const auto blocks = [](std::int64_t extent, int of_tile) { return (extent + of_tile - 1) / of_tile; };
+  if (c.on_gpu() || blocks(c.dim("m"), t.m) * blocks(c.dim("n"), t.n) > planned_threads(c.call())) return;
+  launch.note([] {
+    return std::string(
+        "plan: every block expands its rows of the sparse matrix, which takes longer than its products; more "
+        "columns share them");
+  });
+}
+
+void run(const Bound<Gemm24>& c, Launch& launch) {
+  const SparseGemmInstance t = sparse_gemm_plan(c);
+  note_expansion(c, t.tiles, launch);
+  launch(t, sparse_gemm_program);
+}
+
 SparseGemmInstance integer_plan(const Bound<IntegerGemm24>& c) {
   SparseGemmInstance t{.type = i8, .out = i32, .transpose_b = true};
   plan_tiles(c.call(), {}, t);
@@ -300,7 +317,7 @@ const OperatorSchema& gemm_24_schema() {
                   {"bf16", "f16", "e4m3", "e5m2", "i8"},
                   {"transpose_b", "", "transpose_b transpose_out", "transpose_b k=4104",
                    "transpose_b k=14336", "transpose_b bias:f32 activation=gelu"}}})
-          .run(sparse_gemm_plan, sparse_gemm_program, formula);
+          .run(run, formula);
   return table;
 }
 
