@@ -202,16 +202,27 @@ void try_point(MapPoint& point, const Visit& visit) {
 void Rates::add(const PointWork& work, double seconds) {
   double& own = flops[work.kind];
   own = std::max(own, work.flops / seconds);
-  if (work.bytes / seconds > bytes) bytes = work.bytes / seconds, seconds_of_bytes = seconds;
+  moved.push_back({work.bytes, seconds});
   if (seconds < least_seconds) least_seconds = seconds, least_bytes = work.bytes;
 }
 
+// Of the calls that move so many bytes or more.
+Rates::Moved Rates::fastest_from(double bytes) const {
+  Moved fastest{0, 1};
+  for (const Moved& own : moved)
+    if (own.bytes >= bytes && own.rate() > fastest.rate()) fastest = own;
+  return fastest;
+}
+
 double Rates::seconds_of(const PointWork& work, const Machine& machine) const {
+  // Of a CPU the checks of a call, and waking its threads.
+  constexpr double as_many = 0.75, call_on_cpu = 50e-6;
+  const Moved best = fastest_from(machine.is_gpu ? 0 : as_many * work.bytes);
+  const double most_of_launch = machine.is_gpu ? machine.launch_seconds : call_on_cpu;
   // The shortest call of a map of long ones is no launch, but bytes.
-  const double launch = std::clamp(least_seconds - least_bytes / bytes, 0.0, machine.launch_seconds),
-               alone = std::max(seconds_of_bytes - launch, 0.0),
-               behind_launch = work.bytes * alone / (bytes * seconds_of_bytes);
-  return std::max({work.flops / flops.at(work.kind), work.bytes / bytes, least_seconds,
+  const double launch = std::clamp(least_seconds - least_bytes / best.rate(), 0.0, most_of_launch),
+               behind_launch = work.bytes / best.bytes * std::max(best.seconds - launch, 0.0);
+  return std::max({work.flops / flops.at(work.kind), work.bytes / best.rate(), least_seconds,
                    launch + behind_launch, work.special / machine.special_functions});
 }
 

@@ -54,14 +54,23 @@ struct PointWork {
 };
 
 // The best of a map; products of different types have rates of their own. What the shortest call takes beside
-// its bytes, at most a launch of the machine, others take before and after their bytes, not beside them.
+// its bytes, at most a launch of the machine, others take before and after their bytes, not beside them. The
+// caches of a CPU hold the bytes of short calls: its rates of bytes are those of calls that move about as
+// many, or more.
 struct Rates {
+  struct Moved {
+    double bytes = 0, seconds = 0;
+    double rate() const { return bytes / seconds; }
+  };
   std::map<std::string, double> flops;
-  double bytes = 0, seconds_of_bytes = 0;  // the best rate, and how long that call took
+  std::vector<Moved> moved;
   double least_seconds = 1e30, least_bytes = 0;
 
   void add(const PointWork& work, double seconds);
   double seconds_of(const PointWork& work, const Machine& machine) const;
+
+ private:
+  Moved fastest_from(double bytes) const;
 };
 
 // A heat map, and the same with all numbers and notes.

@@ -2,6 +2,7 @@
 // grid. The text is the same for every instruction set and, comments apart, for every place the program is
 // built from.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct CpuProgram {
     std::size_t scratch_bytes;
     std::size_t record_bytes;  // at its beginning, to be cleared before a thread's first block of a call
     std::size_t kept_bytes;    // of it, for tiles that following blocks read again
+    std::int64_t short_row;    // numbers of the shortest rows of tensors that are reduced, if these are few
   };
   // A print or an assertion, with the names of the indices of each loop around it.
   struct Report {

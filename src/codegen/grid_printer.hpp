@@ -50,6 +50,19 @@ struct Address {
   std::string lanes;         // these are the elements after `pointer`, in a vector
 };
 
+// Under which conditions the rows that a pass reads and writes exist and lie side by side.
+struct WholeRows {
+  std::vector<std::string> conditions;
+  // The same but for the ends of pieces of rows, and how many elements of a piece there are.
+  std::vector<std::string> of_pieces, ends;
+};
+
+// Vectors of a row, all elements of which exist: up to `end`, which is at most `most`.
+struct FullVectors {
+  std::int64_t most;
+  std::string end = std::to_string(most);
+};
+
 class GridPrinter {
  public:
   GridPrinter(const Signature& signature, CpuProgram& program, Writer& out);
@@ -167,19 +180,25 @@ class GridPrinter {
   bool accesses_narrow(const std::vector<RowOp>& ops) const;
   void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
   void full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                    std::int64_t end);
-  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end);
+                    const FullVectors& full);
+  void apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, std::int64_t end,
+             const WholeRows& whole);
+  void look_for_short_rows(const std::vector<RowOp>& ops);
+  std::string vectors_of_piece(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                               std::int64_t end, const WholeRows& whole);
+  void remaining_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
+                         const std::string& begin, std::int64_t end);
   void vectors_from(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                     std::int64_t begin);
   void vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators, const Lane& lane);
   void sums_side_by_side(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                         std::int64_t end);
+                         const std::string& end);
 
   // ---- rows of tensors (print_whole_rows.cpp)
   std::vector<RowOp> with_values_kept(std::vector<RowOp> ops, std::span<const RowOp> later) const;
-  // Under which condition the rows that are read exist and lie side by side; they are in `whole_`, then.
-  std::string whole_rows(const std::vector<RowOp>& ops);
-  void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, Terms& conditions);
+  // The rows are in `whole_`, then.
+  WholeRows whole_rows(const std::vector<RowOp>& ops);
+  void add_whole_row(const std::vector<RowOp>& ops, const ir::Access& access, WholeRows& whole);
   ir::Expr of_whole_rows(const ir::Expr& value) const;
   std::string ahead_of(const ir::Access& access, const Address& at);
   bool is_read_again(const ir::Access& access) const;
@@ -243,6 +262,7 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr>
       unfinished_;                                            // sums of bytes that are part of larger ones
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
+  std::int64_t short_row_ = 0;                                // as in the program
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   std::unordered_set<const ir::Buffer*> finished_;    // tiles that nothing reads any more

@@ -183,7 +183,7 @@ void GridPrinter::vectors(const std::vector<RowOp>& ops, const std::vector<std::
 
 // One sum would wait for itself at every vector: four are formed side by side.
 void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
-                                    const std::vector<std::string>& accumulators, std::int64_t end) {
+                                    const std::vector<std::string>& accumulators, const std::string& end) {
   constexpr int count = 4;
   const RowOp& first = ops.front();
   const std::string step = names_.unique("step"), index = name_variable(first.lane);
@@ -220,22 +220,22 @@ void GridPrinter::sums_side_by_side(const std::vector<RowOp>& ops,
   }
 }
 
-// The vectors of a row that are full, from its first element to `end`.
+// The vectors of a row that are full, from its first element on.
 void GridPrinter::full_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                               std::int64_t end) {
+                               const FullVectors& full) {
   constexpr std::int64_t least_of_sums = 8 * row_unit, enough_sums = 4;
   const RowOp& first = ops.front();
   out_.open("{");
   const auto sums = std::count_if(ops.begin(), ops.end(), [](const RowOp& op) { return op.reduces; });
-  if (end >= least_of_sums && sums > 0 && sums < enough_sums) {
-    sums_side_by_side(ops, accumulators, end);
+  if (full.most >= least_of_sums && sums > 0 && sums < enough_sums) {
+    sums_side_by_side(ops, accumulators, full.end);
     return out_.close();
   }
   const std::string index = name_variable(first.lane);
   // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
   // counts.
   if (pipelined_ > 0) out_.line("#pragma GCC unroll 4");
-  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
+  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, full.end,
                         short_location(first.at)));
   vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
   out_.close();
@@ -254,13 +254,24 @@ bool GridPrinter::accesses_narrow(const std::vector<RowOp>& ops) const {
 // Tiles lie in one of two ways, which the processor decides.
 void GridPrinter::whole_vectors(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
                                 std::int64_t end) {
-  if (!accesses_narrow(ops)) return full_vectors(ops, accumulators, end);
+  if (!accesses_narrow(ops)) return full_vectors(ops, accumulators, {end});
   out_.open("if (call->has_tiles != 0) {");
   by_tiles_ = true;
-  full_vectors(ops, accumulators, end);
+  full_vectors(ops, accumulators, {end});
   by_tiles_ = false;
   out_.reopen("} else {");
-  full_vectors(ops, accumulators, end);
+  full_vectors(ops, accumulators, {end});
+  out_.close();
+}
+
+void GridPrinter::remaining_vectors(const std::vector<RowOp>& ops,
+                                    const std::vector<std::string>& accumulators, const std::string& begin,
+                                    std::int64_t end) {
+  const RowOp& first = ops.front();
+  const std::string index = name_variable(first.lane);
+  out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; {0} += W) {{  // {3}", index, begin, end,
+                        short_location(first.at)));
+  vectors(ops, accumulators, Lane{first.lane, index, "", first.extent});
   out_.close();
 }
 
@@ -274,10 +285,25 @@ void GridPrinter::vectors_from(const std::vector<RowOp>& ops, const std::vector<
   out_.close();
 }
 
+// The vectors of a piece of a row that exists in part, and where they end.
+std::string GridPrinter::vectors_of_piece(const std::vector<RowOp>& ops,
+                                          const std::vector<std::string>& accumulators, std::int64_t end,
+                                          const WholeRows& whole) {
+  const std::string inside = names_.unique("inside");
+  std::string least = std::to_string(end);
+  for (const std::string& one : whole.ends) least = fmt::format("min(int64_t({}), int64_t({}))", least, one);
+  out_.line(fmt::format("int32_t {} = 0;", inside));
+  out_.open(whole.of_pieces.empty() ? "{" : fmt::format("if ({}) {{", fmt::join(whole.of_pieces, " && ")));
+  out_.line(fmt::format("{} = int32_t(max(int64_t(0), {})) / W * W;", inside, least));
+  full_vectors(ops, accumulators, {end, inside});
+  out_.close();
+  return inside;
+}
+
 // The full vectors of rows that may not be whole, in a function of their own: what the questions of each
 // vector need would take registers from the loop that asks none.
 void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::string>& accumulators,
-                        std::int64_t end) {
+                        std::int64_t end, const WholeRows& whole) {
   std::vector<std::string> parameters, sums, own;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].reduces) continue;
@@ -289,10 +315,31 @@ void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::st
   const std::string parts = names_.unique("parts");
   out_.open(fmt::format("const auto {} = [=]({}) __attribute__((noinline)) {{", parts,
                         fmt::join(parameters, ", ")));
-  full_vectors(ops, accumulators, end);
+  const bool is_in_pieces = !whole.ends.empty();
+  const std::string inside = is_in_pieces ? vectors_of_piece(ops, accumulators, end, whole) : "";
+  whole_.clear(), true_of_rows_.clear();
+  if (!is_in_pieces) full_vectors(ops, accumulators, {end});
+  if (is_in_pieces) remaining_vectors(ops, accumulators, inside, end);
   out_.close("};");
   out_.line(fmt::format("{}({});", parts, fmt::join(own, ", ")));
   for (std::size_t i = 0; i < own.size(); ++i) out_.line(fmt::format("{} = {};", sums[i], own[i]));
+}
+
+// Each of several rows of a tensor is reduced by vectors of its own.
+void GridPrinter::look_for_short_rows(const std::vector<RowOp>& ops) {
+  const RowOp& first = ops.front();
+  if (first.outer.empty() || !is_constant(first.extent)) return;
+  const std::int64_t numbers = constant_value(first.extent);
+  if (numbers < 2 || numbers >= 2 * row_unit || numbers % row_unit == 0) return;
+  bool reduces = false, reads_tensor = false;
+  for (const RowOp& op : ops) {
+    reduces |= op.reduces;
+    for_each_stmt(op.body, [&](const Stmt& s) {
+      const auto* load = as<Load>(s);
+      reads_tensor |= load && !load->from.view.is_tile();
+    });
+  }
+  if (reduces && reads_tensor) short_row_ = short_row_ == 0 ? numbers : std::min(short_row_, numbers);
 }
 
 // `later` are the loops of the same rows that follow.
@@ -300,6 +347,7 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   const RowOp& first = given.front();
   if (!first.vector) return scalar_op(first);
   std::vector<RowOp> ops = with_values_kept(given, later);
+  look_for_short_rows(ops);
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
   facts_.add_index(first.lane, int32(0), first.extent);
@@ -312,15 +360,16 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
     if (const auto* load = as<Load>(s)) of_lists_.insert(load->variable.get());
   });
   // What is taken of a row may say where another one is.
-  const std::string whole = full > 0 && !accesses_narrow(ops) ? whole_rows(ops) : "";
-  if (!whole.empty()) {
-    out_.open(fmt::format("if (__builtin_expect({}, 1)) {{", whole));
-    full_vectors(ops, accumulators, full);
-    whole_.clear(), true_of_rows_.clear();
+  const WholeRows whole = full > 0 && !accesses_narrow(ops) ? whole_rows(ops) : WholeRows{};
+  if (!whole.conditions.empty()) {
+    out_.open(fmt::format("if (__builtin_expect({}, 1)) {{", fmt::join(whole.conditions, " && ")));
+    full_vectors(ops, accumulators, {full});
     out_.reopen("} else {");
+    apart(ops, accumulators, full, whole);
+    out_.close();
+  } else if (full > 0) {
+    whole_vectors(ops, accumulators, full);
   }
-  if (whole.empty() && full > 0) whole_vectors(ops, accumulators, full);
-  if (!whole.empty()) apart(ops, accumulators, full), out_.close();
   whole_.clear(), true_of_rows_.clear();
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
   out_.close();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <unordered_set>
+#include <utility>
 
 #include "codegen/grid_printer.hpp"
 #include "codegen/rows_together.hpp"
@@ -81,7 +82,7 @@ void GridPrinter::print(const Grid& grid, int number) {
   results_ = results_of(grid.body);
   next_ = next_block(signature_.kernel(), grid);
   kept_ = kept_copies(signature_.kernel(), grid, uses_);
-  CpuProgram::Block block{fmt::format("{}_{}", signature_.kernel().name, number), 0, 0, 0};
+  CpuProgram::Block block{fmt::format("{}_{}", signature_.kernel().name, number), 0, 0, 0, 0};
   const std::vector<std::string> kept = place_kept(grid, block);
   if (next_) {
     GridPrinter beginning(signature_, program_, out_);
@@ -100,6 +101,7 @@ void GridPrinter::print(const Grid& grid, int number) {
   out_.close();
   // Vectors may be read past the end of the last tile.
   block.scratch_bytes = static_cast<std::size_t>(scratch_peak_) + 128;
+  block.short_row = std::exchange(short_row_, 0);
   program_.blocks.push_back(block);
 }
 

@@ -251,28 +251,28 @@ Expr GridPrinter::of_whole_rows(const Expr& value) const {
   return chosen ? value->args[1] : value;
 }
 
-std::string GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
+WholeRows GridPrinter::whole_rows(const std::vector<RowOp>& ops) {
   std::size_t statements = 0;
   for (const RowOp& op : ops) {
     statements += op.body.size();
-    if (!is_plain(op.body)) return "";
+    if (!is_plain(op.body)) return {};
   }
-  if (statements > most_statements) return "";
-  Terms conditions;
+  if (statements > most_statements) return {};
+  WholeRows whole;
   lane_ = Lane{ops[0].lane, "0", "", ops[0].extent};
   for (const RowOp& op : ops)
     for (const Stmt& s : op.body) {
       const auto* load = as<Load>(s);
       const auto* store = as<Store>(s);
-      if (load) add_whole_row(ops, load->from, conditions);
-      if (store) add_whole_row(ops, store->to, conditions);
+      if (load) add_whole_row(ops, load->from, whole);
+      if (store) add_whole_row(ops, store->to, whole);
     }
   lane_.reset();
   varying_.clear();
-  return fmt::format("{}", fmt::join(conditions, " && "));
+  return whole;
 }
 
-void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& access, Terms& conditions) {
+void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& access, WholeRows& whole) {
   if (access.view.is_tile() || access.view.buffer->type.bits() == 64) return;
   bool own_place = false;  // which the loop finds out, or each vector, in the index or in the view
   const auto look = [&](const Expr& e) { own_place |= e && (defines_any(ops, e) || differs_by_group(e)); };
@@ -285,12 +285,20 @@ void GridPrinter::add_whole_row(const std::vector<RowOp>& ops, const Access& acc
   if (Expr inside =
           passes::is_along_rows(access.view) ? passes::existence(access.view, access.index, {}) : nullptr)
     true_of_rows_.push_back(std::move(inside));
-  Terms own{at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
-            at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin),
-            at.end.empty() ? "" : fmt::format("{} >= {}", at.end, scalar(ops[0].extent))};
-  for (std::string& condition : own)
-    if (!condition.empty() && std::find(conditions.begin(), conditions.end(), condition) == conditions.end())
-      conditions.push_back(std::move(condition));
+  const auto add = [](Terms& terms, const std::string& term) {
+    if (!term.empty() && std::find(terms.begin(), terms.end(), term) == terms.end()) terms.push_back(term);
+  };
+  for (const std::string& condition : {at.guard, at.step == "1" ? "" : fmt::format("{} == 1", at.step),
+                                       at.begin.empty() ? "" : fmt::format("{} <= 0", at.begin)})
+    add(whole.conditions, condition), add(whole.of_pieces, condition);
+  if (at.end.empty()) return;
+  const std::string reaches = fmt::format("{} >= {}", at.end, scalar(ops[0].extent));
+  add(whole.conditions, reaches);
+  // A piece begins anywhere in its row: of the last one a part exists.
+  const std::vector<Expr> place = coordinates(access);
+  const bool is_piece =
+      std::none_of(place.begin(), place.end(), [&](const Expr& e) { return is_lane_index(e); });
+  add(is_piece ? whole.ends : whole.of_pieces, is_piece ? at.end : reaches);
 }
 
 // What is wanted next after the elements of an access: of rows that a loop goes through, each of them in

@@ -126,6 +126,21 @@ TEST(WholeRows, ThatAreGatheredAreFetchedTogether) {
   EXPECT_NE(text.find("< 192; at_ += 64) __builtin_prefetch(ahead_ + at_);"), std::string::npos) << text;
 }
 
+// Of the last piece of a row a part exists, whose full vectors ask nothing. A row that is read from its
+// beginning on is no piece.
+TEST(WholeRows, VectorsOfAPieceThatExistAskNothing) {
+  using namespace lang;
+  const auto text = [](const lang::Kernel& program) { return print_cpu(Signature(program.ir())).text; };
+  const char* limited = "inside_ = int32_t(max(int64_t(0), min(";
+  EXPECT_NE(text(sums_in_place(bf16, Kept::in_register)).find(limited), std::string::npos);
+  const lang::Kernel held = kernel("held", [] {
+    Dim M("M"), K("K");
+    lang::Tensor a = input("a", {M, K}, bf16), out = output("out", {M}, f32);
+    grid(M, [&](Index row) { out(row) = reduce_sum(load(a.slice(row), {256}, f32)).scalar(); });
+  });
+  EXPECT_EQ(text(held).find("inside_"), std::string::npos);
+}
+
 TEST(WholeRows, ValuesStayInRegistersUnlessTheyAreReadLater) {
   const auto text = [](Kept kept) { return print_cpu(Signature(sums_in_place(f32, kept).ir())).text; };
   const auto stores = [&](Kept kept) { return text(kept).find(", kept_)") != std::string::npos; };

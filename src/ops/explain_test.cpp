@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/machine/thread_pool.hpp"
 #include "runtime/testing/expect_error.hpp"
 #include "runtime/testing/scoped_variable.hpp"
 #include "tegula/error.hpp"
@@ -65,7 +66,7 @@ struct CallCase {
 
 const std::vector<CallCase> call_cases{
     {"gemm", "gemm", matrices(bf16, 512, 512, 512), {}, Target::cuda(), "roles: ", ""},
-    {"gemm_on_cpu", "gemm", matrices(f32, 32, 64, 64), {}, Target::cpu(), "compiled C++", ""},
+    {"gemm_on_cpu", "gemm", matrices(f32, 4096, 4096, 64), {}, Target::cpu(), "compiled C++", ""},
     {"gemm_in_interpreter",
      "gemm",
      matrices(bf16, 64, 64, 64),
@@ -236,6 +237,29 @@ TEST_P(ExplainedCall, TellsItsWayAndItsNotes) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, ExplainedCall, ::testing::ValuesIn(call_cases),
                          [](const auto& info) { return info.param.name; });
+
+// A row is a block's work.
+TEST(Explain, SaysWhereACpuHasFewerBlocksThanThreads) {
+  if (thread_pool().size() < 2) GTEST_SKIP() << "there is one thread";
+  const auto notes = [](std::int64_t rows, Target target) {
+    return explain("softmax", {{"x", Tensor::empty({rows, 100}, f32)}}, {}, target)[0].notes;
+  };
+  ASSERT_EQ(notes(1, Target::cpu()).size(), 1u);
+  EXPECT_NE(notes(1, Target::cpu())[0].find(": few blocks: 1 block for "), std::string::npos);
+  EXPECT_TRUE(notes(1 << 16, Target::cpu()).empty());
+  EXPECT_TRUE(notes(1, Target::cuda()).empty());
+}
+
+TEST(Explain, SaysWhereACpuReducesShortRows) {
+  const auto notes = [](const char* op, std::int64_t numbers) {
+    return explain(op, {{"x", Tensor::empty({1 << 16, numbers}, bf16)}}, {}, Target::cpu())[0].notes;
+  };
+  for (const char* op : {"softmax", "rms_norm"}) {
+    ASSERT_EQ(notes(op, 8).size(), 1u) << op;
+    EXPECT_NE(notes(op, 20)[0].find(": short rows: rows of 20 numbers "), std::string::npos) << op;
+    EXPECT_TRUE(notes(op, 64).empty()) << op;
+  }
+}
 
 // Notes of a compiled function, of an explanation, and what TEGULA_TARGET makes of `automatic`.
 TEST(Explain, SaysOfAKernelWhatItsFunctionSays) {

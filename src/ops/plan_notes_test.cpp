@@ -13,6 +13,7 @@ namespace plan_notes_test {
 struct Case {
   const char *name, *op, *call, *note;
   bool is_said;
+  Target target = Target::cuda();
 };
 
 constexpr const char *gradients_of_rows = "that are written and read again", *rows = "of a listed row come",
@@ -120,6 +121,29 @@ const Case cases[] = {
     {"rows_of_staying_clusters", "rms_norm_backward", "...=523 d=128256 bf16 weight", twice, false},
     {"scales_of_4097_columns", "quantised_gemm", "...=16 k=4096 n=4097 groups=32 f16 packed", scales, true},
     {"scales_of_4096_columns", "quantised_gemm", "...=16 k=4096 n=4096 groups=32 f16 packed", scales, false},
+    {"blocks_of_16_columns_on_a_cpu", "block_sparse_gemm",
+     "m=4096 n=4096 k=4096 blocks_m=64 blocks_n=256 blocks_k=64 bf16 block_m=64 block_n=16",
+     "reads 64 rows of a and 16 columns of b", true, Target::cpu()},
+    {"copies_for_24_rows_on_a_cpu", "gemm", "m=24 n=512 k=16384 bf16 transpose_b", "copies take longer", true,
+     Target::cpu()},
+    {"copies_for_200_rows_on_a_cpu", "gemm", "m=200 n=512 k=16384 bf16 transpose_b", "copies take longer",
+     false, Target::cpu()},
+    {"sparse_rows_of_few_columns_on_a_cpu", "gemm_24", "m=64 n=16 k=4096 bf16 transpose_b", "expands", true,
+     Target::cpu()},
+    {"sparse_rows_of_many_columns_on_a_cpu", "gemm_24", "m=64 n=65536 k=4096 bf16 transpose_b", "expands",
+     false, Target::cpu()},
+    {"decoded_for_8_rows_on_a_cpu", "quantised_gemm",
+     "...=8 k=4096 n=8192 groups=256 f16 format=nvfp4 scales:e4m3 packed", "takes longer than its products",
+     true, Target::cpu()},
+    {"rows_times_weights_on_a_cpu", "quantised_gemm",
+     "...=4 k=4096 n=8192 groups=128 f16 format=mxfp4 scales:u8 packed", "takes longer than its products",
+     false, Target::cpu()},
+    {"decoded_for_48_rows_on_a_cpu", "quantised_gemm",
+     "...=48 k=4096 n=8192 groups=128 f16 format=mxfp4 scales:u8 packed", "takes longer than its products",
+     false, Target::cpu()},
+    {"blocks_of_48_columns_on_a_cpu", "block_sparse_gemm",
+     "m=4096 n=4096 k=4096 blocks_m=64 blocks_n=86 blocks_k=64 bf16 block_m=64 block_n=48", "reads", false,
+     Target::cpu()},
 };
 
 TEST(PlanNotes, AreThoseOfTheCall) {
@@ -127,7 +151,7 @@ TEST(PlanNotes, AreThoseOfTheCall) {
     SCOPED_TRACE(c.name);
     const OperatorSchema& schema = find_schema(c.op);
     const ExampleCall call = ExampleCall::parse(schema, c.call);
-    const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, Target::cuda());
+    const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, c.target);
     const bool said = std::ranges::any_of(
         listed.notes, [&](const std::string& note) { return note.find(c.note) != std::string::npos; });
     EXPECT_EQ(said, c.is_said);

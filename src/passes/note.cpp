@@ -49,6 +49,12 @@ constexpr NoteInfo table[] = {
      "core's "
      "second-level cache",
      "smaller tiles"},
+    {NoteKind::few_blocks, "few blocks",
+     "on the CPU: no grid has as many blocks as there are threads, some of which have no work",
+     "smaller tiles, or several calls in one"},
+    {NoteKind::short_rows, "short rows",
+     "on the CPU: rows of so few numbers are reduced one at a time, each by vectors that it does not fill",
+     "more numbers in a row"},
 };
 
 bool is_same(const Note& a, const Note& b) {

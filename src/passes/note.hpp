@@ -25,6 +25,8 @@ enum class NoteKind : std::uint8_t {
   hint,
   strides,
   large_tiles,
+  few_blocks,
+  short_rows,
 };
 
 struct NoteInfo {

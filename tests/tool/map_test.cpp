@@ -71,6 +71,15 @@ TEST(RatesOfMaps, TheShortestOfLongCallsIsNoLaunch) {
   EXPECT_LT(slow.seconds_of(bytes(1000), machine), 110e-6);
 }
 
+// A call whose bytes caches hold sets no rate for one that moves four times as many; a longer one does.
+TEST(RatesOfMaps, ShortCallsOfACpuSetNoRatesOfLongOnes) {
+  Rates rates;
+  rates.add(bytes(1e6), 100e-6), rates.add(bytes(4e6), 1000e-6), rates.add(bytes(5e6), 1000e-6);
+  EXPECT_NEAR(rates.seconds_of(bytes(4e6), tegula::machine("cpu")), 800e-6, 60e-6);
+  EXPECT_NEAR(rates.seconds_of(bytes(4e6), tegula::machine("h100")), 400e-6, 10e-6);
+  EXPECT_NEAR(rates.seconds_of(bytes(1e6), tegula::machine("cpu")), 100e-6, 60e-6);
+}
+
 TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
   map.points.assign(6, using_of_best(0.5));
   map.points[5].refusal = "k has to be \"even\" & positive";

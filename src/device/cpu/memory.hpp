@@ -4,6 +4,7 @@
 // with a count touch no memory outside the first n elements; lanes beyond it read as zero.
 #pragma once
 #include "convert.hpp"
+#include "tails.hpp"
 
 TEGULA_CPU_BEGIN
 
@@ -150,11 +151,28 @@ struct Staging {
   T element[W];
 };
 
+// Vectors of bytes and of halves of words on their way to and from a tail.
+template <class T, int bytes = sizeof(T)>
+struct TailVector {};
+template <class T>
+struct TailVector<T, 1> {
+  typedef vector_u8 type;
+};
+template <class T>
+struct TailVector<T, 2> {
+  typedef vector_u16 type;
+};
+
 template <class T>
 TEGULA_CPU_TEMPLATE auto load_n(const T* p, long n) {
   if (n >= W) return load(p);
   Staging<T> staging{};
-  for (long i = 0; i < n; ++i) staging.element[i] = p[i];
+  if constexpr (sizeof(T) <= 2) {
+    typedef typename TailVector<T>::type V;
+    store_as(&staging, load_bytes((const V*)p, n > 0 ? n * long(sizeof(T)) : 0));
+  } else {
+    for (long i = 0; i < n; ++i) staging.element[i] = p[i];
+  }
   return load(staging.element);
 }
 template <class T, class V>
@@ -162,13 +180,15 @@ TEGULA_CPU_TEMPLATE void store_n(T* p, V x, long n) {
   if (n >= W) return store(p, x);
   Staging<T> staging;
   store(staging.element, x);
-  for (long i = 0; i < n; ++i) p[i] = staging.element[i];
+  if constexpr (sizeof(T) <= 2) {
+    typedef typename TailVector<T>::type Narrow;
+    store_bytes((Narrow*)p, load_as<Narrow>(&staging), n > 0 ? n * long(sizeof(T)) : 0);
+  } else {
+    for (long i = 0; i < n; ++i) p[i] = staging.element[i];
+  }
 }
 
 #if defined(TEGULA_CPU_AVX512)
-TEGULA_CPU_INLINE unsigned short low_bits(long n) {
-  return n >= W ? 0xffff : n <= 0 ? 0 : (unsigned short)((1u << n) - 1);
-}
 TEGULA_CPU_INLINE vf load_n(const float* p, long n) {
   return __builtin_ia32_loadups512_mask(p, vf{}, low_bits(n));
 }

@@ -83,10 +83,10 @@ Kernel program(const Instance& c) {
 }
 
 // The largest extent of a tile up to `most` that divides a block of so many rows or columns: a multiple of
-// what warp groups multiply if there is one, or of what warps do.
-int dividing(std::int64_t block, int most) {
+// `wanted`, such as what warp groups multiply, if there is one, or of what warps do.
+int dividing(std::int64_t block, int most, int wanted) {
   constexpr int of_warps = 16;
-  for (const int unit : {warp_group_rows, of_warps})
+  for (const int unit : {wanted, of_warps})
     for (int extent = most; extent >= unit; extent -= unit)
       if (block % extent == 0) return extent;
   return of_warps;
@@ -97,8 +97,12 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   t.transpose_b = c->transpose_b;
   const bool is_16_bits = t.compute.bits() == 16;
   const bool by_groups = c.on_gpu() && is_16_bits;
-  t.m = by_groups ? dividing(c->block_m, 128) : std::gcd(c->block_m, 64);
-  t.n = by_groups ? dividing(c->block_n, 256) : std::gcd(c->block_n, 128);
+  const auto extent = [&](std::int64_t block, int of_groups, int other) -> int {
+    constexpr int of_vectors = 32;
+    if (by_groups) return dividing(block, of_groups, warp_group_rows);
+    return c.on_gpu() ? static_cast<int>(std::gcd(block, other)) : dividing(block, other, of_vectors);
+  };
+  t.m = extent(c->block_m, 128, 64), t.n = extent(c->block_n, 256, 128);
   // Warps multiply tiles of which no extent is one of warp groups: 96 x 96 took 1.2 times as long as 32 x 32.
   if (by_groups && t.m % warp_group_rows != 0 && t.n % warp_group_rows != 0)
     t.m = std::gcd(c->block_m, 128), t.n = std::gcd(c->block_n, 256);
@@ -107,10 +111,11 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   return t;
 }
 
-// What a block of few rows reads of b serves no other rows, whose masks differ, and likewise of few columns.
+// What a block of few rows reads of b serves no other rows, whose masks differ, and likewise of few columns;
+// on a CPU copies of either operand take as long.
 void note_few_rows(const Instance& t, bool on_gpu, Launch& launch) {
-  constexpr int few = 32;
-  if (!on_gpu || t.compute.bits() != 16 || std::min(t.m, t.n) > few) return;
+  const int few = on_gpu ? 32 : 16;
+  if ((on_gpu && t.compute.bits() != 16) || std::min(t.m, t.n) > few) return;
   launch.note([&] {
     return fmt::format(
         "plan: a tile of {0} x {1} reads {0} rows of a and {1} columns of b for {2} products each step, and "

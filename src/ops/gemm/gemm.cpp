@@ -60,6 +60,18 @@ void note_extents(const GemmKernel& kernel, Launch& launch) {
     });
 }
 
+// Of few rows, on a CPU.
+void note_copies(const GemmKernel& kernel, std::int64_t rows, Launch& launch) {
+  constexpr int few_rows = 32;
+  if (kernel.tiles.m != few_rows || rows > few_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: elements of b are copied for products with {} rows, and copies take longer; more rows share "
+        "them",
+        rows);
+  });
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -102,7 +114,10 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
   note_precision(kernel, has_engine, launch);
-  if (c.on_gpu()) note_extents(kernel, launch);
+  if (c.on_gpu())
+    note_extents(kernel, launch);
+  else
+    note_copies(kernel, c.dim("m"), launch);
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}, {"whole_tiles", plan.whole_tiles}});
 }
 

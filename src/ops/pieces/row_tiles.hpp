@@ -26,8 +26,8 @@ inline int rows_of_tile(int planned, int row_elements) {
 inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(rows))); }
 
 // A GPU's block has so many of the shortest rows that each of its threads has pieces of its own: of 16 rows
-// of 8 features, one for every eighth.
-inline constexpr int fewest_elements_of_tile = 2048;
+// of 8 features, one for every eighth. A CPU's begins once for so many.
+inline constexpr int fewest_elements_of_tile = 2048, fewest_elements_on_cpu = 1024;
 
 // Whether a row of 16 bits has three or four pieces for each lane of a warp, which then has whole rows: its
 // sums need no other warp.
@@ -42,7 +42,8 @@ inline bool is_row_of_warp(int row_elements) {
 // of two, and fewer where they are not short: loads that are shifted take more registers.
 inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
   constexpr int piece = 8, short_row = 768, long_row = 1024, most = 16, of_warps = 4;
-  const int most_rows = on_gpu ? std::max(most, fewest_elements_of_tile / std::max(row_elements, 1)) : most;
+  const int fewest = on_gpu ? fewest_elements_of_tile : fewest_elements_on_cpu;
+  const int most_rows = std::max(most, fewest / std::max(row_elements, 1));
   const bool is_cut = on_gpu && row_elements % piece != 0;
   const bool is_between = row_elements > short_row && row_elements <= long_row,
              is_of_warp = on_gpu && is_row_of_warp(row_elements);

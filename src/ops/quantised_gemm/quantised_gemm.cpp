@@ -192,8 +192,17 @@ QuantisedTile tile_on_gpu(const Bound<QuantisedGemm>& c) {
   return quantised_tile(tile.m, tile.n);
 }
 
+// The least rows of a tile of a CPU that need no more tiles: what is missing is multiplied, too. Operands of
+// bf16 have half as many bytes where there are instructions for their products.
+int rows_on_cpu(std::int64_t rows, DType rounded) {
+  constexpr int unit = 16;
+  const int most = rounded == bf16 ? 128 : 64;
+  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(rows, most), 1);
+  return static_cast<int>(std::max<std::int64_t>(ceil_div(ceil_div(rows, tiles), unit), 1)) * unit;
+}
+
 void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
-  t.tile.m = c.dim("rows") <= 16 ? 16 : 64;
+  t.tile.m = rows_on_cpu(c.dim("rows"), rounded_weights(t.type));
   if (c.on_gpu()) {
     t.tile = tile_on_gpu(c);
     t.tile.groups = groups_of(c, t);
@@ -208,21 +217,53 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
               needs_padding(out.reshape({1, out.size(0), out.size(1)}));
 }
 
+// Rows that each multiply all weights: a CPU takes longer to decode weights for a tile than to multiply one
+// row with them as they are, which reads them again.
+std::int64_t most_vectors(const Bound<QuantisedGemm>& c) {
+  constexpr std::int64_t bits_read = 16;
+  return c.on_gpu() ? 1 : bits_read / bits_of(c->format);
+}
+
+// Of few rows, on a CPU.
+void note_decoding(const Bound<QuantisedGemm>& c, Launch& launch) {
+  constexpr std::int64_t few_rows = 32;
+  if (c.on_gpu() || c.dim("rows") > few_rows) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: decoding a weight takes longer than its products with {} row{}; more rows in a call share it",
+        c.dim("rows"), c.dim("rows") == 1 ? "" : "s");
+  });
+}
+
+void launch_vectors(const Bound<QuantisedGemm>& c, const QuantisedVector& vector, const StoredWeights& stored,
+                    Launch& launch) {
+  const TensorRef a = c.formed("a"), out = c.formed("out");
+  for (std::int64_t row = 0; row < c.dim("rows"); ++row)
+    launch(vector, quantised_vector_program,
+           {{"a", a.slice(0, row, row + 1)},
+            {"b", stored.b},
+            {"scales", stored.scales},
+            {"zeros", stored.zeros},
+            {"row_scale", c.has("row_scale") ? c.formed("row_scale").slice(0, row, row + 1) : a},
+            {"out", out.slice(0, row, row + 1)}});
+}
+
 void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t = instance_of(c);
   QuantisedWeights& w = t.weights;
-  const bool is_vector = c.dim("rows") == 1 && c->splits == 0;
+  const bool is_vector = c.dim("rows") <= most_vectors(c) && c->splits == 0;
   const TensorRef b = stored_elements(c["b"], w, is_vector && !c.on_gpu()),
                   scales = turned(c["scales"], !w.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !w.zeros_by_group) : scales;
   if (is_vector && takes_vectors(w, c.on_gpu())) {
     QuantisedVector vector{t.type, t.out, w, t.bias, t.tensor_scale, t.row_scale, !c.on_gpu()};
     if (vector.on_cpu) vector.step = vector_step(b.shape.back());
-    return launch(vector, quantised_vector_program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
+    return launch_vectors(c, vector, {b, scales, zeros}, launch);
   }
   pad_numbers(w, scales, zeros, launch);
   if (is_worth_decoding(c)) return launch_decoded(c, w, {b, scales, zeros}, launch);
   plan_tiles(c, t);
+  note_decoding(c, launch);
   launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
 }
 

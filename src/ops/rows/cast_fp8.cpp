@@ -33,10 +33,10 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
     made.by_elements = made.columns && !c.on_gpu();
   }
   // A tile of a whole group would be empty for the most part, and each of its rows would end within it.
-  if (made.scaling != Fp8Scaling::tensor && !made.of_groups && c.on_gpu() && c.dim("n") < scaled_group)
+  if (made.scaling != Fp8Scaling::tensor && !made.of_groups && c.dim("n") < scaled_group)
     made.narrow = c.small_dim("n");
   const TensorRef &x = c["x"], &out = c["out"];
-  made.as_row = made.scaling == Fp8Scaling::tensor && c.on_gpu() && is_contiguous(x) && is_contiguous(out) &&
+  made.as_row = made.scaling == Fp8Scaling::tensor && is_contiguous(x) && is_contiguous(out) &&
                 nelements(x) >= CastFp8Kernel::elements;
   if (made.as_row) made.columns = CastFp8Kernel::elements;
   return made;

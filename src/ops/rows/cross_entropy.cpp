@@ -20,7 +20,8 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-// Whole rows, which a block of a GPU holds in registers.
+// Whole rows, which a block of a GPU holds in registers; of a CPU short ones, since loops over the pieces of
+// one row at a time would take longer to begin than they take.
 struct HeldRows {
   int rows = 1, classes = 1;        // of a tile
   std::optional<int> spread = {};   // threads of each CTA that holds a part of the row
@@ -32,13 +33,14 @@ struct HeldRows {
 };
 template <class Op>
 std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longest) {
+  constexpr int longest_on_cpu = 1024;
   const int classes = c.small_dim("classes");
-  if (!c.on_gpu()) return std::nullopt;
+  if (!c.on_gpu() && classes > longest_on_cpu) return std::nullopt;
   if (classes > longest) {
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = whole_power(rows_of_plan(elements, classes, true));
+  const int rows = whole_power(rows_of_plan(elements, classes, c.on_gpu()));
   return HeldRows{rows_of_tile(rows, classes), classes};
 }
 

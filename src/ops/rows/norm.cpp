@@ -246,7 +246,8 @@ struct NormGradient {
       if (sum) copy(reduce_sum(*sum, 0), partials.slice(block).at(0));
       if (bias_sum) copy(reduce_sum(*bias_sum, 0), bias_partials.slice(block).at(0));
     });
-    add_partials_of_parameters(c, {partials, dweight}, {bias_partials, dbias}, many_partials);
+    add_partials_of_parameters(c, {partials, dweight}, {bias_partials, dbias},
+                               c.partials.value_or(many_partials));
   }
 };
 

@@ -34,10 +34,12 @@ struct NormInstance {
   bool direct = false;                    // rows of a gradient come to registers at once
   std::optional<int> spread = {};         // threads of each CTA that holds a part of the row
   bool stays = false;                     // and of those after it
+  std::optional<int> partials = {};       // that are added at a time, unless many
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held),
-                      labelled("direct", direct), labelled("spread", spread), labelled("stays", stays));
+                      labelled("direct", direct), labelled("spread", spread), labelled("stays", stays),
+                      labelled("partials", partials));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -177,6 +179,7 @@ template <class Op>
 NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
+  if (!c.on_gpu()) made.partials = few_partials;  // no more than it has processors, twice
   const bool is_held = !made.is_long() || has_room_for_gradient(made);
   if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
   const int most_rows = std::max(64, c.on_gpu() ? fewest_elements_of_tile / std::max(made.dim, 1) : 0),

@@ -94,7 +94,9 @@ constexpr int rows_worth_converting_on_cpu = 128;
 
 int rows_of_cpu_tile(std::int64_t m) {
   if (m >= rows_worth_converting_on_cpu) return 128;
-  return m <= 16 ? 16 : 64;
+  for (const int few : {16, 32})  // what is missing is multiplied, too
+    if (m <= few) return few;
+  return 64;
 }
 
 // Smaller tiles where threads would wait for the last one.

@@ -233,6 +233,18 @@ SparseGemmInstance sparse_gemm_plan(const Bound<Gemm24>& c) {
   return t;
 }
 
+// A block a thread, on a CPU; with several, a thread keeps what it expanded.
+template <class Op>
+void note_expansion(const Bound<Op>& c, const GemmTiles& t, Launch& launch) {
+  const auto blocks = [](std::int64_t extent, int of_tile) { return (extent + of_tile - 1) / of_tile; };
+  if (c.on_gpu() || blocks(c.dim("m"), t.m) * blocks(c.dim("n"), t.n) > planned_threads(c.call())) return;
+  launch.note([] {
+    return std::string(
+        "plan: every block expands its rows of the sparse matrix, which takes longer than its products; more "
+        "columns share them");
+  });
+}
+
 SparseGemmInstance integer_plan(const Bound<IntegerGemm24>& c) {
   SparseGemmInstance t{.type = i8, .out = i32, .transpose_b = true};
   plan_tiles(c.call(), {}, t);
@@ -254,6 +266,7 @@ void run(const Bound<Op>& c, Launch& launch) {
   SparseGemmInstance t = plan(c);
   plan_padding(c, t);
   if (t.pad_left || t.pad_b || t.pad_out) note_padding(launch);
+  note_expansion(c, t.tiles, launch);
   launch(t, sparse_gemm_program);
 }
 

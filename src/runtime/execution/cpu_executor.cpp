@@ -107,6 +107,12 @@ std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuP
   std::vector<passes::Note> result;
   const std::size_t room = l2_bytes() / 2;
   for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+    if (const std::int64_t numbers = program.blocks[i].short_row; numbers > 0)
+      add(result, {passes::NoteKind::short_rows, kernel.grids[i].at,
+                   fmt::format("rows of {} numbers are reduced one at a time, each by vectors that it does "
+                               "not fill",
+                               numbers),
+                   "rows of more numbers take less time for each"});
     const std::size_t bytes = program.blocks[i].scratch_bytes - program.blocks[i].kept_bytes;
     if (bytes <= room) continue;
     add(result, {passes::NoteKind::large_tiles, kernel.grids[i].at,

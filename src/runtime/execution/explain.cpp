@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+#include <span>
+
 #include "codegen/cuda_program.hpp"
 #include "runtime/execution/cpu_executor.hpp"
 #include "runtime/execution/executable.hpp"
+#include "runtime/machine/thread_pool.hpp"
 
 namespace tegula {
 
@@ -62,6 +67,57 @@ void explain_on_gpu(Explanation& result, const Signature& signature, passes::Cud
   for (const std::string& note : passes::format(program.notes)) result.notes.push_back(note);
 }
 
+// The values of dims that are the extents of tensors.
+std::vector<std::optional<ir::Value>> known_dims(const Signature& signature,
+                                                 const std::map<std::string, Tensor>& tensors) {
+  std::vector<std::optional<ir::Value>> values(signature.variables().size());
+  for (const ir::BufferPtr& buffer : signature.buffers()) {
+    const auto given = tensors.find(buffer->name);
+    if (given == tensors.end() || given->second.rank() != buffer->rank()) continue;
+    for (int d = 0; d < buffer->rank(); ++d) {
+      const ir::Expr& extent = buffer->shape[static_cast<std::size_t>(d)];
+      if (extent->op != ir::Op::variable) continue;
+      const int position = signature.position_of(extent->variable.get());
+      if (position >= 0)
+        values[static_cast<std::size_t>(position)] = ir::integer_value(extent->type, given->second.size(d));
+    }
+  }
+  return values;
+}
+
+// The blocks of a grid, if the shapes of the tensors tell.
+std::optional<std::int64_t> blocks_of(const ir::Grid& grid, const Signature& signature,
+                                      std::span<const std::optional<ir::Value>> known) {
+  std::vector<ir::Value> values;
+  for (const auto& value : known) values.push_back(value.value_or(ir::Value{}));
+  std::int64_t blocks = 1;
+  bool is_known = true;
+  for (const ir::Expr& extent : grid.extents) {
+    ir::for_each_variable(extent, [&](const ir::VariablePtr& variable) {
+      const int position = signature.position_of(variable.get());
+      is_known = is_known && position >= 0 && known[static_cast<std::size_t>(position)];
+    });
+    if (is_known) blocks *= HostExpr(extent, signature)(values).integer;
+  }
+  return is_known ? std::optional(blocks) : std::nullopt;
+}
+
+// Says so where no grid of a call has work for all threads.
+std::vector<passes::Note> notes_on_blocks(const Signature& signature,
+                                          const std::map<std::string, Tensor>& tensors) {
+  const auto known = known_dims(signature, tensors);
+  std::int64_t most = 0;
+  for (const ir::Grid& grid : signature.kernel().grids) {
+    const auto blocks = blocks_of(grid, signature, known);
+    if (!blocks || *blocks >= thread_pool().size()) return {};
+    most = std::max(most, *blocks);
+  }
+  if (most == 0) return {};
+  return {{passes::NoteKind::few_blocks, signature.kernel().grids.front().at,
+           fmt::format("{} block{} for {} threads", most, most == 1 ? "" : "s", thread_pool().size()),
+           "more rows in one call give the others work"}};
+}
+
 }  // namespace
 
 std::string Explanation::text() const {
@@ -81,6 +137,9 @@ Explanation explain_call(const lang::Kernel& kernel, Target target,
   } else if (target == Target::cpu()) {
     result.ways = {"compiled C++, a block a thread"};
     result.notes = passes::format(cpu_notes(signature));
+    if (tensors.empty()) return result;
+    for (const std::string& note : passes::format(notes_on_blocks(signature, tensors)))
+      result.notes.push_back(note);
   } else {
     const bool hopper = target == Target::cuda() || target == Target::emulated_sm90();
     explain_on_gpu(result, signature, {hopper ? 90 : 80}, tensors);
