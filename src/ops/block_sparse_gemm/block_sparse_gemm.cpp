@@ -106,7 +106,7 @@ Instance plan(const Bound<BlockSparseGemm>& c) {
   // Warps multiply tiles of which no extent is one of warp groups: 96 x 96 took 1.2 times as long as 32 x 32.
   if (by_groups && t.m % warp_group_rows != 0 && t.n % warp_group_rows != 0)
     t.m = std::gcd(c->block_m, 128), t.n = std::gcd(c->block_n, 256);
-  t.k = by_groups ? dividing(c->block_k, 64) : std::gcd(c->block_k, c.on_gpu() ? 32 : 64);
+  t.k = by_groups ? dividing(c->block_k, 64, warp_group_rows) : std::gcd(c->block_k, c.on_gpu() ? 32 : 64);
   if (c.on_gpu()) t.listed = marked_blocks(c.dim("blocks_k")), t.several = c->block_k > t.k;
   return t;
 }

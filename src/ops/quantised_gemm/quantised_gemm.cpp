@@ -212,9 +212,8 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
   t.splits = splits_of(c, t);
   // Threads would store the results of many rows one by one, since these lie across the columns of a tile.
   constexpr int many_rows = 128;
-  const TensorRef out = c.formed("out");
   t.pad_out = has_copy_engine(c.call()) && t.tile.m >= many_rows && t.splits == 1 &&
-              needs_padding(out.reshape({1, out.size(0), out.size(1)}));
+              starts_off_pieces(c.formed("out"));
 }
 
 // Rows that each multiply all weights: a CPU takes longer to decode weights for a tile than to multiply one

@@ -86,11 +86,8 @@ QuantisedMatrix with_whole_pieces(const QuantisedWeights& w, const QuantisedMatr
 
 void pad_numbers(QuantisedWeights& w, const TensorRef& scales, const TensorRef& zeros, Launch& launch) {
   if (!has_copy_engine(launch.call()) || w.group == 0) return;
-  const auto is_cut = [](const TensorRef& rows) {
-    return needs_padding(rows.reshape({1, rows.size(0), rows.size(1)}));
-  };
-  w.pad_scales = w.by_group && is_cut(scales);
-  w.pad_zeros = w.zeros && w.zeros_by_group && is_cut(zeros);
+  w.pad_scales = w.by_group && starts_off_pieces(scales);
+  w.pad_zeros = w.zeros && w.zeros_by_group && starts_off_pieces(zeros);
   if (w.pad_scales || w.pad_zeros)
     launch.note([] {
       return std::string(
