@@ -212,7 +212,7 @@ Timing mamba_passing_timing(const Mamba& m) {
           {},
           "8 x 16 chunks, 80 heads, 64 x 128",
           Unit::bytes,
-          moved(nelements(all), 2),
+          moved(m.B * m.C * m.H * m.P * m.N, 2),
           [=] {
             return std::vector<TimedArgument>{{"states", Random{all, f16}},
                                               m.decay(),
