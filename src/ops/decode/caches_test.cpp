@@ -1,6 +1,7 @@
 // Caches of every width, page and type, each with all that a call may ask of it.
 #include <fmt/format.h>
 
+#include "ir/print.hpp"
 #include "ops/decode/testing/call.hpp"
 #include "ops/schema/launch.hpp"
 #include "runtime/testing/test_environment.hpp"
@@ -172,6 +173,29 @@ TEST(Caches, RefuseWrongCalls) {
                   .find(fmt::format("'{}'", name == std::string("k_cache") ? "v_cache" : name)),
               std::string::npos)
         << name << ": " << refused_with(name, wrong);
+}
+
+// On a CPU their rows are gathered.
+TEST(Caches, PagesOfOneToken) {
+  const std::string pages =
+      "batch=2 queries=2 pages=200 page_size=1 table_width=90 block_table cache_seqlens ";
+  const std::string of_heads = pages + "kv_heads=2 group=2 causal bf16 ";
+  for (const auto& [op, call] :
+       {std::pair("attention_with_kv_cache", of_heads + "d=64 d_v=64"),
+        std::pair("attention_with_kv_cache", of_heads + "d=35 d_v=72"),
+        std::pair("attention_with_kv_cache",
+                  of_heads + "d=32 d_v=64 k_cache:e4m3 v_cache:e4m3 k_scale v_scale"),
+        std::pair("mla_decode", pages + "heads=4 d=96 row=96 d_v=64 bf16"),
+        std::pair("paged_indexer_logits", pages + "heads=2 d=16 bf16")}) {
+    Call(op, call).expect_right();
+    const OperatorSchema& schema = find_schema(op);
+    const ExampleCall example = ExampleCall::parse(schema, call);
+    for (const Target target : {Target::cpu(), Target::cuda()}) {
+      const ListedCall listed = listed_by_name(schema, example.described(schema), example.options, target);
+      const std::string text = ir::print(*listed.kernels.front().ir());
+      EXPECT_EQ(text.find("gather(") != std::string::npos, target == Target::cpu()) << op << '\n' << text;
+    }
+  }
 }
 
 // Blocks are splits of its keys.
