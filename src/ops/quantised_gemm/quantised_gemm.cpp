@@ -217,10 +217,11 @@ void plan_tiles(const Bound<QuantisedGemm>& c, Instance& t) {
 }
 
 // Rows that each multiply all weights: a CPU takes longer to decode weights for a tile than to multiply one
-// row with them as they are, which reads them again.
+// row with them as they are, which reads them again. Floats of 4 bits take longer to decode.
 std::int64_t most_vectors(const Bound<QuantisedGemm>& c) {
-  constexpr std::int64_t bits_read = 16;
-  return c.on_gpu() ? 1 : bits_read / bits_of(c->format);
+  constexpr std::int64_t bits_read = 16, of_floats = 8;
+  if (c.on_gpu()) return 1;
+  return is_e2m1(c->format) ? of_floats : bits_read / bits_of(c->format);
 }
 
 // Of few rows, on a CPU.
