@@ -78,7 +78,7 @@ TEST(GroupsOfFewQueries, ShareTiles) {
                                    .dim_v = 128};
     return plan_attention_on_gpu(problem, bf16, {}).pack;
   };
-  for (const auto [group, heads] : {std::pair(1, 1), {3, 4}, {4, 4}, {7, 8}, {12, 16}, {64, 64}, {71, 64}})
+  for (const auto& [group, heads] : {std::pair(1, 1), {3, 4}, {4, 4}, {7, 8}, {12, 16}, {64, 64}, {71, 64}})
     EXPECT_EQ(heads_of_tile(group, 1), heads) << group;
   EXPECT_EQ(heads_of_tile(3, 32), 4) << "two tiles instead of three";
   EXPECT_EQ(heads_of_tile(3, 64), 1) << "tiles that are full";
@@ -125,7 +125,7 @@ TEST(GradientsOfGroups, HaveFewHeadsInEachPartOfOneRound) {
 // them filled up to 128.
 TEST(GradientsOfFewBlocks, TakeOnePassUpTo128Features) {
   const BackwardTraits traits;
-  for (const auto [dim, padded] : {std::pair(64, 64), {65, 128}, {80, 128}, {127, 128}, {128, 128}}) {
+  for (const auto& [dim, padded] : {std::pair(64, 64), {65, 128}, {80, 128}, {127, 128}, {128, 128}}) {
     AttentionProblem problem{
         .heads = 8, .group = 4, .queries = 4096, .keys = 4096, .all_queries = 4096, .dim = dim, .dim_v = dim};
     EXPECT_EQ(pads_to_one_pass(problem, bf16, {}, traits), dim != padded) << dim;

@@ -50,6 +50,10 @@ int ScanKernel::threads() const {
   return lasts ? 128 : 0;
 }
 
+lang::GridOptions ScanKernel::options() const {
+  return {.threads = threads(), .blocks_per_processor = deep && would_spill() ? 1 : 0};
+}
+
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
   return select(is_seen, score * exp2(min(gi - gj, 0)), 0);
 }
@@ -213,7 +217,7 @@ Kernel scan_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     const ScanArguments of(in);
-    grid(in.blocks(), in.heads, in.parts(), {.threads = c.threads()}, [&](Index x, Index h, Index z) {
+    grid(in.blocks(), in.heads, in.parts(), c.options(), [&](Index x, Index h, Index z) {
       const auto part = in.part(z);
       const Expr &n = part.n, &chunks = part.chunks;
       Expr column = x * c.block, key_head = in.key_head(h);

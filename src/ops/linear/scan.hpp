@@ -50,6 +50,10 @@ struct ScanKernel {
   // One warp group has all rows of a chunk where its registers last: two would divide the columns of
   // products, and read operands that one has in registers from shared memory.
   int threads() const;
+  // Weights and columns of 32 or 48 of few features take more registers than two blocks of a processor have.
+  bool would_spill() const { return weighted && features() < features_of_two && block > 16 && block < 64; }
+  // One block of a processor has all of its registers.
+  lang::GridOptions options() const;
   // How many blocks a GPU has at once: two of a processor, whose shared memory has tiles of so many features.
   static constexpr int features_of_two = 128;
   std::int64_t blocks_at_once() const;

@@ -65,14 +65,16 @@ class ScanTime {
     return static_cast<double>(waves) * of_chunk(own, most) + (others > 0 ? of_chunk(own, others) : 0);
   }
   // Of a chunk with results: what waits for each other, what the columns take that a processor has, columns
-  // of which no power of two are copied in smaller pieces, and results of a block that the last column cuts,
-  // which are stored one by one.
+  // of which no power of two are copied in smaller pieces, results of a block that the last column cuts,
+  // which are stored one by one, and registers that are kept in memory.
   static double of_chunk(const ScanKernel& own, std::int64_t blocks) {
     constexpr double chain = 0.06, of_many_threads = 2.7, of_pieces = 0.65, of_cut = 1.7, feature = 0.0054;
+    constexpr double of_spills = 0.7;
     constexpr double column = 0.0093, weighted_column = 0.0114, second_chain = 0.23, second_column = 0.0162;
     double time = (own.threads() > 0 ? chain + feature * own.features() : of_many_threads) +
                   (own.weighted ? column + weighted_column : column) * own.block;
     if (blocks > gpu_processors && own.threads() > 0) time += second_chain + second_column * own.block;
+    if (blocks > gpu_processors && own.would_spill()) time += of_spills;
     if ((own.block & (own.block - 1)) != 0) time += of_pieces;
     return own.d_v % own.block == 0 ? time : time + of_cut;
   }

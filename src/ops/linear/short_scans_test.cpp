@@ -176,10 +176,26 @@ TEST(Recurrences, HaveVectorsThatComeAhead) {
     std::map<std::string, Tensor> inputs{{"A", Tensor::empty({2}, f32)},
                                          {"dt", Tensor::empty({2, tokens, 2}, f32)}};
     for (const char* name : {"x", "B", "C"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, bf16));
-    for (const auto& said : explain("ssd", inputs, {}, Target::cuda()))
-      if (said.kernel.starts_with("scan"))
-        for (const std::string& note : said.notes)
-          EXPECT_EQ(note.find("by threads"), std::string::npos) << note;
+    for (const auto& said : explain("ssd", inputs, {}, Target::cuda())) {
+      if (!said.kernel.starts_with("scan")) continue;
+      for (const std::string& note : said.notes)
+        EXPECT_EQ(note.find("by threads"), std::string::npos) << note;
+    }
+  }
+}
+
+// With weights, blocks of 32 columns of few features take more than half of a processor's registers: these
+// are chosen where a processor has one of them.
+TEST(Recurrences, HaveAllRegistersOfAProcessorWhereTwoBlocksWouldSpill) {
+  for (const std::int64_t features : {64, 96, 128}) {
+    std::map<std::string, Tensor> inputs{{"A", Tensor::empty({32}, f32)},
+                                         {"dt", Tensor::empty({1, 4096, 32}, f32)},
+                                         {"x", Tensor::empty({1, 4096, 32, 96}, bf16)}};
+    for (const char* name : {"B", "C"}) inputs.emplace(name, Tensor::empty({1, 4096, 16, features}, bf16));
+    for (const auto& said : explain("ssd", inputs, {}, Target::cuda())) {
+      if (said.kernel.find("_b32_") == std::string::npos || features == 128) continue;
+      EXPECT_NE(said.kernel.find("_deep"), std::string::npos) << said.kernel;
+    }
   }
 }
 

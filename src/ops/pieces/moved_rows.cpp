@@ -17,14 +17,7 @@ struct RowCopyKernel {
   DType type = bf16;
   int features = 128;
 
-  // Of a row, or a part that divides it in lines of memory: the last tile is as full as the others.
-  int columns() const {
-    constexpr int most = 512, line = 64;
-    if (features <= most) return features;
-    for (int columns = most; columns >= line; columns -= line)
-      if (features % columns == 0) return columns;
-    return most;
-  }
+  int columns() const { return std::min(features, 512); }
   int rows() const {
     constexpr int elements = 4096;
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(elements / columns())));
@@ -78,17 +71,9 @@ std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) 
   return result;
 }
 
-// The dim of which tiles have rows: the last one before the features that fills them, as its rows are
-// neighbours in memory; or else the longest.
-int dim_of_tiles(const Shape& shape, int rows) {
-  const auto last = shape.end() - 1;
-  for (int dim = static_cast<int>(shape.size()) - 2; dim >= 0; --dim)
-    if (shape[static_cast<std::size_t>(dim)] >= rows) return dim;
-  return static_cast<int>(std::max_element(shape.begin(), last) - shape.begin());
-}
-
-TensorRef in_order_of_copies(TensorRef tensor, int of_tiles) {
-  if (of_tiles > 0) tensor = tensor.transpose(0, of_tiles);
+// The longest dim before the last one is that of tiles.
+TensorRef in_order_of_copies(TensorRef tensor, int longest) {
+  if (longest > 0) tensor = tensor.transpose(0, longest);
   while (tensor.rank() < rank_of_copies) {
     tensor.shape.insert(tensor.shape.begin(), 1);
     tensor.strides.insert(tensor.strides.begin(), 0);
@@ -115,10 +100,10 @@ MovedRows::MovedRows(const BoundCall& call, Launch& launch, RowsToMove which) : 
 }
 
 void MovedRows::copy(const TensorRef& from, const TensorRef& to) {
-  const RowCopyKernel kernel{from.dtype, static_cast<int>(from.size(-1))};
-  const int of_tiles = dim_of_tiles(from.shape, kernel.rows());
-  launch_(kernel, row_copy_kernel,
-          {{"from", in_order_of_copies(from, of_tiles)}, {"to", in_order_of_copies(to, of_tiles)}});
+  const auto last = from.shape.end() - 1;
+  const auto longest = static_cast<int>(std::max_element(from.shape.begin(), last) - from.shape.begin());
+  launch_(RowCopyKernel{from.dtype, static_cast<int>(from.size(-1))}, row_copy_kernel,
+          {{"from", in_order_of_copies(from, longest)}, {"to", in_order_of_copies(to, longest)}});
 }
 
 void MovedRows::set_tensors(void* op) const {

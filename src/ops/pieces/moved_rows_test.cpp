@@ -86,23 +86,6 @@ TEST(MovedRows, OfDenseAttentionAreCopiedWhateverTheirNumber) {
   EXPECT_FALSE(copies(Target::cuda_sm80())) << "no copy engine";
 }
 
-// Rows that are neighbours in memory, and parts of them that divide them.
-TEST(MovedRows, AreCopiedByFullTiles) {
-  const auto grid_of = [](const Shape& shape) {
-    const Tensors tensors{{"q", described(Strides::odd, shape)},
-                          {"kv", described(Strides::plain, {1, 8192, 1, shape.back()})},
-                          {"indices", Tensor::adopt(TensorRef(nullptr, i32, {1, shape[1], 1, 64}), nullptr)}};
-    const ListedCall listed = listed_by_name(find_schema("sparse_mla"), tensors, {}, Target::cuda());
-    std::string text;
-    for (const lang::Kernel& kernel : listed.kernels) {
-      if (kernel.name().starts_with("copy_rows") && text.empty()) text = text_of(kernel, true);
-    }
-    return text;
-  };
-  EXPECT_NE(grid_of({1, 2048, 64, 576}).find("ceildiv(rows_, 16) * 3"), std::string::npos);
-  EXPECT_NE(grid_of({1, 2048, 64, 512}).find("ceildiv(rows_, 8)"), std::string::npos);
-}
-
 // Where the program without copy engine runs, as these rows ask.
 TEST(MovedRows, AreCopiedByAlignedWords) {
   const Tensor rows = described(Strides::odd, {1, 256, 2, 128});

@@ -65,6 +65,12 @@ TEST(RowPlans, GiveCutRowsAsManyWarpsAsHavePieces) {
   EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(64, 8193)}}), "_threads352"));
   EXPECT_TRUE(
       has(kernel_of("softmax_backward", {{"dout", rows(64, 4097)}, {"x", rows(64, 4097)}}), "_threads288"));
+  const auto gradient = [](DType type) {
+    return kernel_of("softmax_backward", {{"dout", rows(64, 16385, type)}, {"x", rows(64, 16385, type)}});
+  };
+  EXPECT_TRUE(has(gradient(bf16), "_spread96")) << gradient(bf16);
+  EXPECT_TRUE(has(gradient(f32), "_spread160"))
+      << "pieces of f32 take twice the registers: " << gradient(f32);
   for (const std::int64_t features : {4096, 4097, 8192})
     EXPECT_FALSE(has(kernel_of("softmax", {{"x", rows(64, features)}}), "_threads")) << features;
 }

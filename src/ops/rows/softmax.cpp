@@ -39,12 +39,20 @@ struct SoftmaxInstance {
   GridOptions options() const { return options_of_held_rows(spread, threads); }
 };
 
+// Of gradients threads have three or four pieces of 16 bits; of f32, whose pieces take twice the registers,
+// two.
+std::optional<int> threads_of_rows(const BoundCall& call, int dim, int tensors, DType type) {
+  const bool has_engine = has_copy_engine(call);
+  if (tensors == 1) return threads_of_cut_row(dim, has_engine);
+  return type.bits() == 16 ? threads_of_cut_row(dim, has_engine, {3, 4})
+                           : threads_of_cut_row(dim, has_engine, {2});
+}
+
 template <class Op, int tensors>
 SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
   if (dim > longest_held) {
-    if (const auto threads = tensors > 1 ? threads_of_cut_row(dim, has_copy_engine(c.call()), {3, 4})
-                                         : threads_of_cut_row(dim, has_copy_engine(c.call())))
+    if (const auto threads = threads_of_rows(c.call(), dim, tensors, c.type("x")))
       return {c.type("x"), dim, 1, {}, {}, threads};
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
