@@ -316,6 +316,8 @@ const OperatorSchema& attention_schema() {
               {"batch=1 queries=64 keys=64 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} "
                "{|causal} {tile_queries=256 tile_keys=128|tile_queries=64 tile_keys=64}",
                "batch=1 queries=4096 keys=4096 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} bf16 {|causal}",
+               "batch=1 {queries=100 keys=100|queries=512 keys=512} kv_heads=2 group=1 {d=64 d_v=64|d=128 "
+               "d_v=128} bf16 {|causal}",
                "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
                "tile_keys=64"})
           .maps(attention_maps())
