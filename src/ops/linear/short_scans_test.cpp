@@ -22,6 +22,14 @@ struct ShortInputs {
         widths(Tensor::random_uniform({3, n, 2}, f32, 6, 0, 0.2)),
         weights(Tensor::random_uniform({3, n, 1, 16}, type, 7, 0.1, 1)) {}
 };
+
+// Three sequences one behind the other.
+Tensor packed(const Tensor& t) {
+  Shape shape = t.shape();
+  shape.erase(shape.begin()), shape[0] *= 3;
+  return t.reshape(shape);
+}
+
 std::vector<Tensor> short_scans(const ShortInputs& x, Target target) {
   const Tensor decays = Tensor::from<float>({-0.01f, -0.3f}), rates = Tensor::from<float>({-0.5, -0.1}),
                shares = Tensor::from<float>({0.5, 2});
@@ -32,11 +40,6 @@ std::vector<Tensor> short_scans(const ShortInputs& x, Target target) {
           .out,
       ssd(x.v, x.widths, rates, x.k, x.q, {.D = shares, .z = x.z, .target = target}).out};
   const std::int64_t n = x.q.size(1);
-  const auto packed = [&](const Tensor& t) {
-    Shape shape = t.shape();
-    shape.erase(shape.begin()), shape[0] *= 3;
-    return t.reshape(shape);
-  };
   const auto last = static_cast<std::int32_t>(3 * n);
   const Tensor fences = Tensor::from<std::int32_t>({0, 0, last / 3, last - 1, last});
   results.push_back(
@@ -75,11 +78,6 @@ std::vector<Tensor> short_gradients(const ShortInputs& x, Target target) {
   const SsdGradients space =
       ssd_backward(dout, x.v, x.widths, rates, x.k, x.q, {.D = shares, .z = x.z, .target = target});
   results.insert(results.end(), {space.dx, space.ddt, space.dA, space.dB, space.dC, space.dD, space.dz});
-  const auto packed = [&](const Tensor& t) {
-    Shape shape = t.shape();
-    shape.erase(shape.begin()), shape[0] *= 3;
-    return t.reshape(shape);
-  };
   const auto last = static_cast<std::int32_t>(3 * n);
   const Tensor fences = Tensor::from<std::int32_t>({0, 0, last / 3, last - 1, last});
   add(linear_attention_backward(
@@ -187,15 +185,18 @@ TEST(Recurrences, HaveVectorsThatComeAhead) {
 // With weights, blocks of 32 columns of few features take more than half of a processor's registers: these
 // are chosen where a processor has one of them.
 TEST(Recurrences, HaveAllRegistersOfAProcessorWhereTwoBlocksWouldSpill) {
-  for (const std::int64_t features : {64, 96, 128}) {
+  for (const std::int64_t features : {64, 96}) {
+    bool is_met = false;
     std::map<std::string, Tensor> inputs{{"A", Tensor::empty({32}, f32)},
                                          {"dt", Tensor::empty({1, 4096, 32}, f32)},
                                          {"x", Tensor::empty({1, 4096, 32, 96}, bf16)}};
     for (const char* name : {"B", "C"}) inputs.emplace(name, Tensor::empty({1, 4096, 16, features}, bf16));
     for (const auto& said : explain("ssd", inputs, {}, Target::cuda())) {
-      if (said.kernel.find("_b32_") == std::string::npos || features == 128) continue;
+      if (said.kernel.find("_b32_") == std::string::npos) continue;
+      is_met = true;
       EXPECT_NE(said.kernel.find("_deep"), std::string::npos) << said.kernel;
     }
+    EXPECT_TRUE(is_met) << features;
   }
 }
 

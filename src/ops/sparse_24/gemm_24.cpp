@@ -361,7 +361,7 @@ const OperatorSchema& gemm_24_schema() {
                {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"},
                {"odd_rows_bf16", "m=70 n=37 k=264 bf16 bias"},
                {"odd_columns_of_result_f16",
-                "m=67 n=40 k=136 f16 transpose_b transpose_out activation=silu"}})
+                "m=67 n=40 k=136 f16 transpose_b transpose_out bias:f32 activation=silu"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
           .maps({{"shapes",
