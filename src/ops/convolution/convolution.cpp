@@ -261,6 +261,48 @@ const OperatorSchema& gradients_of(const OperatorSchema& forward, const char* fl
   return gradient_table<run_backward<Op>, formula<Op, Traced>>(forward, flops, "x");
 }
 
+std::vector<Example> image_examples() {
+  return {
+      {"padded", "batch=2 height=5 width=7 channels=20 features=9 taps_h=3 taps_w=3 padding=1"},
+      {"dilated_f16",
+       "batch=1 height=9 width=8 channels=16 features=40 taps_h=3 taps_w=2 dilation=2 f16 bias:f32"},
+      {"strided_bf16",
+       "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
+       "bf16"},
+      {"strided_even_bf16",
+       "batch=2 height=8 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
+       "groups=2 bf16"},
+      {"images_bf16", "batch=3 height=4 width=12 channels=16 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
+      {"odd_features_bf16",
+       "batch=2 height=9 width=8 channels=16 features=20 taps_h=3 taps_w=3 padding=1 bias bf16"},
+      {"strided_odd_features_bf16",
+       "batch=2 height=9 width=10 channels=16 features=20 taps_h=3 taps_w=3 stride=2 padding=1 "
+       "bf16"},
+      {"depthwise_bf16",
+       "batch=2 height=9 width=10 channels=24 features=24 taps_h=3 taps_w=3 padding=1 groups=24 "
+       "bias bf16"},
+      {"depthwise_twice",
+       "batch=1 height=8 width=9 channels=10 features=20 taps_h=3 taps_w=2 padding=1 stride=2 "
+       "groups=10"},
+      {"few_of_a_group_f16",
+       "batch=1 height=7 width=6 channels=32 features=48 taps_h=3 taps_w=3 padding=2 dilation=2 "
+       "groups=8 "
+       "f16"},
+      {"few_channels_bf16",
+       "batch=2 height=9 width=8 channels=3 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
+      {"strided_few_channels_bf16",
+       "batch=2 height=10 width=8 channels=3 features=24 taps_h=5 taps_w=3 padding=2 stride=2 bf16"},
+      {"groups_of_16_bf16",
+       "batch=2 height=9 width=8 channels=32 features=64 taps_h=3 taps_w=3 padding=1 groups=2 bias "
+       "bf16"},
+      {"strided_groups_of_32_f16",
+       "batch=3 height=8 width=10 channels=64 features=32 taps_h=3 taps_w=3 padding=1 stride=2 "
+       "groups=2 "
+       "f16"},
+      {"grouped",
+       "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}};
+}
+
 }  // namespace
 
 const OperatorSchema& conv1d_schema() {
@@ -283,46 +325,7 @@ const OperatorSchema& conv2d_schema() {
                          {"height width", "taps_h taps_w", "out_height out_width"})
           .gradient("conv2d_backward")
           .flops("2*batch*out_height*out_width*features*taps_h*taps_w*channels/groups")
-          .examples(
-              {{"padded", "batch=2 height=5 width=7 channels=20 features=9 taps_h=3 taps_w=3 padding=1"},
-               {"dilated_f16",
-                "batch=1 height=9 width=8 channels=16 features=40 taps_h=3 taps_w=2 dilation=2 f16 bias:f32"},
-               {"strided_bf16",
-                "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
-                "bf16"},
-               {"strided_even_bf16",
-                "batch=2 height=8 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
-                "groups=2 bf16"},
-               {"images_bf16",
-                "batch=3 height=4 width=12 channels=16 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
-               {"odd_features_bf16",
-                "batch=2 height=9 width=8 channels=16 features=20 taps_h=3 taps_w=3 padding=1 bias bf16"},
-               {"strided_odd_features_bf16",
-                "batch=2 height=9 width=10 channels=16 features=20 taps_h=3 taps_w=3 stride=2 padding=1 "
-                "bf16"},
-               {"depthwise_bf16",
-                "batch=2 height=9 width=10 channels=24 features=24 taps_h=3 taps_w=3 padding=1 groups=24 "
-                "bias bf16"},
-               {"depthwise_twice",
-                "batch=1 height=8 width=9 channels=10 features=20 taps_h=3 taps_w=2 padding=1 stride=2 "
-                "groups=10"},
-               {"few_of_a_group_f16",
-                "batch=1 height=7 width=6 channels=32 features=48 taps_h=3 taps_w=3 padding=2 dilation=2 "
-                "groups=8 "
-                "f16"},
-               {"few_channels_bf16",
-                "batch=2 height=9 width=8 channels=3 features=24 taps_h=3 taps_w=3 padding=1 bf16"},
-               {"strided_few_channels_bf16",
-                "batch=2 height=10 width=8 channels=3 features=24 taps_h=5 taps_w=3 padding=2 stride=2 bf16"},
-               {"groups_of_16_bf16",
-                "batch=2 height=9 width=8 channels=32 features=64 taps_h=3 taps_w=3 padding=1 groups=2 bias "
-                "bf16"},
-               {"strided_groups_of_32_f16",
-                "batch=3 height=8 width=10 channels=64 features=32 taps_h=3 taps_w=3 padding=1 stride=2 "
-                "groups=2 "
-                "f16"},
-               {"grouped",
-                "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
+          .examples(image_examples())
           .measured(
               {{"128x56x56x128",
                 "batch=128 height=56 width=56 channels=128 features=128 taps_h=3 taps_w=3 padding=1 bf16"},

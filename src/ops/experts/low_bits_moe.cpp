@@ -176,28 +176,52 @@ bool rows_are_packed(const Bound<QuantisedMoe>& c) {
   return !c->packed || (bits_of(c->format) == 4 && c.dim("d") % 64 == 0 && c.dim("inner") % 64 == 0);
 }
 
-}  // namespace
-
-const OperatorSchema& quantised_moe_schema() {
+void add_weights(Schema<QuantisedMoe>& table) {
   using Op = QuantisedMoe;
   const char* bytes_1 =
       "format=int8 ? groups 2*inner d : format=ternary ? groups 2*inner d/4 : groups 2*inner d/2";
   const char* bytes_2 = "format=int8 ? groups d inner : format=ternary ? groups d inner/4 : groups d inner/2";
+  table
+      .in(&Op::scales1, "scales1", "groups blocks1 2*inner", one_of({f16, bf16, f32, u8, e4m3}),
+          "factors of every block of weights of w1")
+      .values(example_scales)
+      .in(&Op::w1, "w1", bytes_1, one_of({u8, i8}),
+          "matrix of each expert: the rows of gates, then those of values")
+      .range("0", "256")
+      .in(&Op::scales2, "scales2", "groups blocks2 d", same_as("scales1"),
+          "factors of every block of weights of w2")
+      .values(example_scales)
+      .in(&Op::w2, "w2", bytes_2, same_as("w1"), "second matrix of each expert")
+      .range("0", "256");
+}
+void add_rules(Schema<QuantisedMoe>& table) {
+  using Op = QuantisedMoe;
+  table.let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : block)")
+      .let("of_scale1", "of_scale == 0 ? max(d,1) : of_scale")
+      .let("of_scale2", "of_scale == 0 ? max(inner,1) : of_scale")
+      .require("w1", formats_fit<Op>, "weights and scales of the format", "check format and scales")
+      .require(
+          "block", [](const Bound<Op>& c) { return group_fits(c->format, c->block); },
+          "0, 16, 32 or a multiple of 64", "give scales of such blocks")
+      .require("w1", "format=int8 ? 1 : (d%4 == 0 ? inner%4 == 0 : 0)", "weights that fill bytes",
+               "add columns of zeros")
+      .require("scales1", "blocks1 == ceildiv(d,of_scale1)", "a scale for every {of_scale1} weights",
+               "check block and format")
+      .require("scales2", "blocks2 == ceildiv(inner,of_scale2)", "a scale for every {of_scale2} weights",
+               "check block and format")
+      .require("w1", rows_are_packed, "4 bits, and a multiple of 64 weights in a row",
+               "leave packed out, or add columns of zeros");
+}
+
+}  // namespace
+
+const OperatorSchema& quantised_moe_schema() {
+  using Op = QuantisedMoe;
   static const OperatorSchema table =
       Schema<Op>("quantised_moe", "a mixture of experts with weights of 8, 4 or 2 bits")
           .in(&Op::x, "x", "tokens d", one_of({bf16, f16}), "rows of tokens")
           .with(add_routing<Op>)
-          .in(&Op::scales1, "scales1", "groups blocks1 2*inner", one_of({f16, bf16, f32, u8, e4m3}),
-              "factors of every block of weights of w1")
-          .values(example_scales)
-          .in(&Op::w1, "w1", bytes_1, one_of({u8, i8}),
-              "matrix of each expert: the rows of gates, then those of values")
-          .range("0", "256")
-          .in(&Op::scales2, "scales2", "groups blocks2 d", same_as("scales1"),
-              "factors of every block of weights of w2")
-          .values(example_scales)
-          .in(&Op::w2, "w2", bytes_2, same_as("w1"), "second matrix of each expert")
-          .range("0", "256")
+          .with(add_weights)
           .with(add_biases<Op>)
           .option(&Op::format, "format", "format of a weight before it is scaled")
           .option(&Op::packed, "packed", "w1 and w2 are in the order that packed_weights returns")
@@ -206,21 +230,7 @@ const OperatorSchema& quantised_moe_schema() {
           .with(add_unit<Op>)
           .out(&Op::out, "out", "tokens d", same_as("x"),
                "sum of weights * (unit(x W1^T + bias1) W2^T + bias2)")
-          .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : block)")
-          .let("of_scale1", "of_scale == 0 ? max(d,1) : of_scale")
-          .let("of_scale2", "of_scale == 0 ? max(inner,1) : of_scale")
-          .require("w1", formats_fit<Op>, "weights and scales of the format", "check format and scales")
-          .require(
-              "block", [](const Bound<Op>& c) { return group_fits(c->format, c->block); },
-              "0, 16, 32 or a multiple of 64", "give scales of such blocks")
-          .require("w1", "format=int8 ? 1 : (d%4 == 0 ? inner%4 == 0 : 0)", "weights that fill bytes",
-                   "add columns of zeros")
-          .require("scales1", "blocks1 == ceildiv(d,of_scale1)", "a scale for every {of_scale1} weights",
-                   "check block and format")
-          .require("scales2", "blocks2 == ceildiv(inner,of_scale2)", "a scale for every {of_scale2} weights",
-                   "check block and format")
-          .require("w1", rows_are_packed, "4 bits, and a multiple of 64 weights in a row",
-                   "leave packed out, or add columns of zeros")
+          .with(add_rules)
           .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("6*tokens*topk*d*inner")

@@ -207,6 +207,10 @@ void add_operands(Schema<Op>& table) {
       .flops("2*batch*m*n*k");
 }
 
+bool sums_fit(const Bound<Gemm>& c) {
+  return c->sum_dtype.value_or(f32) == f32 || (c->sum_dtype == f16 && c.type("a") == f16);
+}
+
 std::vector<Example> gemm_examples() {
   return {{"square", "m=64 n=64 k=64"},
           {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
@@ -224,6 +228,27 @@ std::vector<Example> gemm_examples() {
           {"tf32_x3", "m=72 k=70 n=60 precision=tf32x3 bias"},
           {"tf32_x3_divided", "m=264 k=70 n=268 precision=tf32x3 splits=2"},
           {"to_e4m3", "m=70 k=96 n=48 bf16 transpose_b out_dtype=e4m3 out_scale=0.5"}};
+}
+
+std::vector<Example> gemm_measured() {
+  return {{"512", "m=512 n=512 k=512"},
+          {"1024", "m=1024 n=1024 k=1024"},
+          {"2048", "m=2048 n=2048 k=2048"},
+          {"1024_bf16", "m=1024 n=1024 k=1024 bf16"},
+          {"8192_f16", "m=8192 n=8192 k=8192 f16 transpose_b"},
+          {"8192_sums_of_f16", "m=8192 n=8192 k=8192 f16 transpose_b sum_dtype=f16"},
+          {"4096_tf32", "m=4096 n=4096 k=4096 transpose_b precision=tf32"},
+          {"4096_tf32_turned", "m=4096 n=4096 k=4096 precision=tf32"},
+          {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}};
+}
+
+// With the tiles that plans choose.
+std::vector<std::string> gemm_built_in() {
+  return {
+      "m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
+      "tile_m=128 tile_n=128|tile_m=64 tile_n=128|tile_m=16 tile_n=256}",
+      "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
+      "tile_m=32 tile_n=64 tile_k=64}"};
 }
 
 std::vector<CallMap> gemm_maps() {
@@ -275,31 +300,14 @@ const OperatorSchema& gemm_schema() {
                   {{}, {}, false, "f32, or f16 for matrices of f16", "leave it out"})
           .with(add_precision<Gemm>)
           .with(add_product_tiles<Gemm>)
-          .require(
-              "sum_dtype",
-              [](const Bound<Gemm>& c) {
-                return c->sum_dtype.value_or(f32) == f32 || (c->sum_dtype == f16 && c.type("a") == f16);
-              },
-              "f32, or f16 for matrices of f16", "leave it out")
+          .require("sum_dtype", sums_fit, "f32, or f16 for matrices of f16", "leave it out")
           .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
                    "give as many gates as values")
           .composed_gradient("products")
           .rival("sgemm")
           .examples(gemm_examples())
-          .measured({{"512", "m=512 n=512 k=512"},
-                     {"1024", "m=1024 n=1024 k=1024"},
-                     {"2048", "m=2048 n=2048 k=2048"},
-                     {"1024_bf16", "m=1024 n=1024 k=1024 bf16"},
-                     {"8192_f16", "m=8192 n=8192 k=8192 f16 transpose_b"},
-                     {"8192_sums_of_f16", "m=8192 n=8192 k=8192 f16 transpose_b sum_dtype=f16"},
-                     {"4096_tf32", "m=4096 n=4096 k=4096 transpose_b precision=tf32"},
-                     {"4096_tf32_turned", "m=4096 n=4096 k=4096 precision=tf32"},
-                     {"4096_tf32_x3", "m=4096 n=4096 k=4096 transpose_b precision=tf32x3"}})
-          // With the tiles that plans choose.
-          .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
-                     "tile_m=128 tile_n=128|tile_m=64 tile_n=128|tile_m=16 tile_n=256}",
-                     "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
-                     "tile_m=32 tile_n=64 tile_k=64}"})
+          .measured(gemm_measured())
+          .built_in(gemm_built_in())
           .maps(gemm_maps())
           .run(run, formula);
   return table;

@@ -167,6 +167,26 @@ std::vector<Example> decode_examples() {
        "...=3,5 in_8_bits=32 groups=2 scales:u8 ropes:f16 d_rope=8 d=40 f16 queries=2 heads=3 entries=20"}};
 }
 
+void add_records(Schema<SparseMlaDecode>& table) {
+  using Op = SparseMlaDecode;
+  table
+      .in(&Op::values, "values", "... in_8_bits", is(e4m3),
+          "the values of records, which are features of the keys too")
+      .in(&Op::scales, "scales", "... groups", one_of({f32, u8}),
+          "factors of equal parts of the values of a record; u8: exponents of 2, plus 127")
+      .values(random_scales)
+      .remedy("give every record one, or several that divide its values")
+      .in(&Op::indices, "indices", "queries entries", index,
+          "records that a query sees; numbers of no record, such as -1, are padding; a record "
+          "counts as often as it is listed")
+      .converts()
+      .range("-2", "rows+2")
+      .remedy("give every query a list")
+      .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
+          "the features of keys after their values")
+      .remedy("give every record a row");
+}
+
 }  // namespace
 
 const OperatorSchema& sparse_mla_decode_schema() {
@@ -176,21 +196,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .in(&Op::q, "q", "queries heads d", one_of({bf16, f16, f32}), "queries")
           .unit_stride()
           .remedy("give every query all features of its heads")
-          .in(&Op::values, "values", "... in_8_bits", is(e4m3),
-              "the values of records, which are features of the keys too")
-          .in(&Op::scales, "scales", "... groups", one_of({f32, u8}),
-              "factors of equal parts of the values of a record; u8: exponents of 2, plus 127")
-          .values(random_scales)
-          .remedy("give every record one, or several that divide its values")
-          .in(&Op::indices, "indices", "queries entries", index,
-              "records that a query sees; numbers of no record, such as -1, are padding; a record "
-              "counts as often as it is listed")
-          .converts()
-          .range("-2", "rows+2")
-          .remedy("give every query a list")
-          .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
-              "the features of keys after their values")
-          .remedy("give every record a row")
+          .with(add_records)
           .in(&Op::counts, "counts", "queries", index, "number of used entries of each list; all if omitted")
           .range("0", "entries+1")
           .remedy("give every list a count")

@@ -266,29 +266,43 @@ std::vector<Example> linear_attention_examples() {
            "output_final_state"}};
 }
 
+std::vector<Example> linear_attention_measured() {
+  return {
+      {"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
+      {"retention_8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16 g_gamma"},
+      {"one_token_128_bf16",
+       "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
+       "g_gamma initial_state output_final_state"}};
+}
+
+void add_inputs(Schema<LinearAttention>& table) {
+  using Op = LinearAttention;
+  table.in(&Op::q, "q", token_list("key_heads d"), floats, "queries")
+      .unit_stride()
+      .values(products_of_example)
+      .in(&Op::k, "k", token_list("key_heads d"), same_as("q"), "keys")
+      .unit_stride()
+      .values(products_of_example)
+      .in(&Op::v, "v", token_list("key_heads*group d_v"), same_as("q"), "values")
+      .unit_stride()
+      .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
+      .values(gates_of_example)
+      .in(&Op::g_gamma, "g_gamma", "key_heads*group", is(f32),
+          "logarithms of decays of heads, which all tokens have, at most 0")
+      .values(gates_of_example)
+      .cancels()
+      .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
+          "states before the first token; zeros if omitted")
+      .values(products_of_example);
+}
+
 }  // namespace
 
 const OperatorSchema& linear_attention_schema() {
   using Op = LinearAttention;
   static const OperatorSchema table =
       Schema<Op>("linear_attention", "causal linear attention, with decays or without")
-          .in(&Op::q, "q", token_list("key_heads d"), floats, "queries")
-          .unit_stride()
-          .values(products_of_example)
-          .in(&Op::k, "k", token_list("key_heads d"), same_as("q"), "keys")
-          .unit_stride()
-          .values(products_of_example)
-          .in(&Op::v, "v", token_list("key_heads*group d_v"), same_as("q"), "values")
-          .unit_stride()
-          .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
-          .values(gates_of_example)
-          .in(&Op::g_gamma, "g_gamma", "key_heads*group", is(f32),
-              "logarithms of decays of heads, which all tokens have, at most 0")
-          .values(gates_of_example)
-          .cancels()
-          .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
-              "states before the first token; zeros if omitted")
-          .values(products_of_example)
+          .with(add_inputs)
           .with(add_fences<Op>)
           .let("heads", "key_heads*group")
           .option(&Op::scale, "scale", "factor of the products", finite)
@@ -315,12 +329,7 @@ const OperatorSchema& linear_attention_schema() {
           .gradient("linear_attention_backward")
           .flops(work_of_scan("key_heads*group", "d", "d_v"))
           .examples(linear_attention_examples())
-          .measured({{"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
-                     {"retention_8x4096_32x128_bf16",
-                      "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16 g_gamma"},
-                     {"one_token_128_bf16",
-                      "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
-                      "g_gamma initial_state output_final_state"}})
+          .measured(linear_attention_measured())
           .maps(scan_maps({.base = "bf16 g_gamma"}))
           .run(run, formula<Exact>);
   return table;

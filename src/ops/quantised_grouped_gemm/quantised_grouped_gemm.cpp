@@ -73,6 +73,34 @@ void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
   }
 }
 
+std::vector<Example> grouped_examples() {
+  return {{"int4", "groups=3 m=70 k=128 n=72 blocks=1 offsets bias row_weights"},
+          {"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
+          {"mxfp4_e4m3",
+           "groups=3 m=70 k=128 n=40 blocks=4 e4m3 offsets format=mxfp4 scales:u8 packed bias:f32 "
+           "row_scale row_weights"},
+          {"int4_i8", "groups=2 m=20 k=128 n=24 blocks=1 i8 b:u8 offsets scales:f32 bias:f32 row_scale"},
+          {"int4_odd", "groups=3 m=70 k=412 n=75 blocks=1 block=0 offsets bias"},
+          {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}};
+}
+
+std::vector<Example> grouped_measured() {
+  return {{"gpt_oss",
+           "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "
+           "row_weights"},
+          {"gpt_oss_decode",
+           "groups=32 m=64 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias"}};
+}
+
+std::vector<CallMap> grouped_maps() {
+  return {{"rows",
+           "groups=32 k=2880 n=2880 blocks=90 offsets packing=even format=mxfp4 scales:u8 packed",
+           {"m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=16384", "m=65536"},
+           {"", "bias row_weights", "packing=random", "packing=one_long", "packed=false", "e4m3 row_scale",
+            "f16", "k=2944 blocks=23 format=int4 scales:bf16",
+            "k=2944 blocks=23 format=int4 scales:bf16 packed=false"}}};
+}
+
 }  // namespace
 
 const OperatorSchema& quantised_grouped_gemm_schema() {
@@ -109,26 +137,9 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
-          .examples(
-              {{"int4", "groups=3 m=70 k=128 n=72 blocks=1 offsets bias row_weights"},
-               {"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
-               {"mxfp4_e4m3",
-                "groups=3 m=70 k=128 n=40 blocks=4 e4m3 offsets format=mxfp4 scales:u8 packed bias:f32 "
-                "row_scale row_weights"},
-               {"int4_i8", "groups=2 m=20 k=128 n=24 blocks=1 i8 b:u8 offsets scales:f32 bias:f32 row_scale"},
-               {"int4_odd", "groups=3 m=70 k=412 n=75 blocks=1 block=0 offsets bias"},
-               {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
-          .measured({{"gpt_oss",
-                      "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "
-                      "row_weights"},
-                     {"gpt_oss_decode",
-                      "groups=32 m=64 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias"}})
-          .maps({{"rows",
-                  "groups=32 k=2880 n=2880 blocks=90 offsets packing=even format=mxfp4 scales:u8 packed",
-                  {"m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=16384", "m=65536"},
-                  {"", "bias row_weights", "packing=random", "packing=one_long", "packed=false",
-                   "e4m3 row_scale", "f16", "k=2944 blocks=23 format=int4 scales:bf16",
-                   "k=2944 blocks=23 format=int4 scales:bf16 packed=false"}}})
+          .examples(grouped_examples())
+          .measured(grouped_measured())
+          .maps(grouped_maps())
           .run(run, formula);
   return table;
 }

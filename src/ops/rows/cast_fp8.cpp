@@ -158,6 +158,25 @@ bool gives_offsets_of_blocks(const Bound<UncastFp8>& c) {
   return !c.has("offsets") || (c.dim("batch") == 1 && c->scaling == Fp8Scaling::block);
 }
 
+std::vector<Example> cast_examples() {
+  return {{"token", "m=37 n=300"},
+          {"narrow", "batch=2 m=300 n=20"},
+          {"narrow_blocks_bf16", "m=300 n=8 bf16 scaling=block"},
+          {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
+          {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
+          {"wide_bf16", "m=5 n=8200 bf16"},
+          {"groups", "m=300 n=140 scaling=block offsets groups=4"},
+          {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=128 power_of_two"}};
+}
+
+std::vector<Example> cast_measured() {
+  return {{"16384x4096_bf16", "m=16384 n=4096 bf16"},
+          {"4096x16384_bf16", "m=4096 n=16384 bf16 power_of_two"},
+          {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
+          {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"},
+          {"groups_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block offsets groups=64"}};
+}
+
 }  // namespace
 
 const OperatorSchema& cast_fp8_schema() {
@@ -185,19 +204,8 @@ const OperatorSchema& cast_fp8_schema() {
           .source("Micikevicius et al. 2022, FP8 Formats for Deep Learning; the scaling of DeepSeek-V3")
           .no_gradient("it rounds")
           .flops("4*batch*m*n")
-          .examples({{"token", "m=37 n=300"},
-                     {"narrow", "batch=2 m=300 n=20"},
-                     {"narrow_blocks_bf16", "m=300 n=8 bf16 scaling=block"},
-                     {"block_bf16", "batch=2 m=130 n=140 bf16 scaling=block power_of_two"},
-                     {"tensor_f16", "m=33 n=129 f16 scaling=tensor"},
-                     {"wide_bf16", "m=5 n=8200 bf16"},
-                     {"groups", "m=300 n=140 scaling=block offsets groups=4"},
-                     {"padded_groups_bf16", "m=70 n=140 bf16 offsets groups=3 group_rows=128 power_of_two"}})
-          .measured({{"16384x4096_bf16", "m=16384 n=4096 bf16"},
-                     {"4096x16384_bf16", "m=4096 n=16384 bf16 power_of_two"},
-                     {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
-                     {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"},
-                     {"groups_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block offsets groups=64"}})
+          .examples(cast_examples())
+          .measured(cast_measured())
           .maps(row_maps({.rows = "m",
                           .width = "n",
                           .kinds = {"", "scaling=block", "scaling=tensor", "power_of_two", "f32"}}))

@@ -2,181 +2,19 @@
 
 #include <span>
 
-#include "ir/codes_24.hpp"
 #include "ops/pieces/matrices.hpp"
-#include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
-#include "ops/pieces/product_table.hpp"
-#include "ops/products/epilogue.hpp"
-#include "ops/products/operand_tile.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/sparse_24/codes.hpp"
+#include "ops/sparse_24/gemm_24_program.hpp"
 
 namespace tegula::ops {
 
 namespace {
-
-using namespace lang;
-using lang::Tensor;
-
-// Along k, that a piece of metadata of 16 bytes describes.
-constexpr int columns_of_piece = 8 * bytes_of_piece;
-
-struct SparseGemmInstance {
-  DType type = bf16, out = bf16;
-  bool transpose_b = false, transpose_out = false;
-  ProductEpilogue epilogue = {};
-  std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
-  GemmTiles tiles = {};
-  bool by_threads = false;  // metadata are loaded, whose rows are multiples of 16 bytes
-  // Rows that the copy engine does not take: of operands they are copied first, of the result written last.
-  bool pad_left = false, pad_b = false, pad_out = false;
-  DType sums() const { return type == i8 ? i32 : f32; }
-  auto fields() const {
-    return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
-                      labelled("tout", transpose_out), epilogue, tiles, labelled("threads", by_threads),
-                      labelled("pa", pad_left), labelled("pb", pad_b), labelled("pout", pad_out));
-  }
-};
-
-void store(Fragment& sum, const SparseGemmInstance& c, const Tensor& out, const Expr& row,
-           const Expr& column) {
-  if (!c.transpose_out) return copy(sum, out.at(row, column));
-  copy(sum.T(), out.at(column, row));
-}
-
-// Completes the sums of a tile and stores them.
-void finish(Fragment& sum, const SparseGemmInstance& c, const EpilogueInputs& epilogue, const Tensor& out,
-            const Expr& row, const Expr& column) {
-  const auto complete = [&](Fragment& real) {
-    epilogue.finish(real, c.transpose_out ? column : row, c.transpose_out ? row : column, c.transpose_out);
-    store(real, c, out, row, column);
-  };
-  if (c.out == i32) return store(sum, c, out, row, column);
-  if (c.sums() == f32) return complete(sum);
-  Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
-  complete(real);
-}
-
-// The sparse matrix with its zeros, by a grid of its own.
-Tensor as_dense(const Tensor& values, const Tensor& metadata, const SparseGemmInstance& c) {
-  constexpr int rows = 16, columns = 256;
-  Tensor dense = workspace("dense", {values.extent(0), metadata.extent(1) * 8}, c.type);
-  grid(ceildiv(dense.extent(1), columns), ceildiv(dense.extent(0), rows), [&](Index x, Index y) {
-    Shared own({rows, columns / 2}, c.type), places({rows, columns / 8}, u8), all({rows, columns}, c.type);
-    copy(values.at(y * rows, x * (columns / 2)), own);
-    copy(metadata.at(y * rows, x * (columns / 8)), places);
-    parallel(rows, columns / 4, [&](Index i, Index group) {
-      const Loc at = Loc::current();
-      Expr byte = places(i, group / 2), left = own(i, group * 2), right = own(i, group * 2 + 1);
-      const ir::Expr positions = ir::positions_24(ir::code_24(byte.node(), Expr(group).node(), at), at);
-      for (int e = 0; e < 4; ++e)
-        all(i, group * 4 + e) = Expr(ir::element_24(positions, left.node(), right.node(), e, at), false);
-    });
-    copy(all, dense.at(y * rows, x * columns));
-  });
-  return dense;
-}
-
-struct Operands {
-  Tensor values, metadata, b;
-  std::optional<Tensor> dense;  // instead of the first two
-};
-
-// Steps whose metadata are loaded together: rows of 16 bytes, which the copy engine moves at least.
-int steps_of_metadata(const GemmTiles& t) { return t.k == 64 ? 2 : 1; }
-
-// Loads the metadata of a step. If the step is short, the copy engine would spend as long on metadata, in
-// boxes with 16-byte rows, as on the operands, so threads load them.
-void load_metadata(const Operands& from, const SparseGemmInstance& c, const Expr& row, const Expr& step,
-                   Shared& to) {
-  const int together = steps_of_metadata(c.tiles), columns = together * c.tiles.k / 8;
-  if (!c.by_threads) return copy(from.metadata.at(row, step / together * columns), to);
-  Expr first = step / together * columns;
-  gather(
-      from.metadata.slice(all, range(first, first + columns)), [&](Index i) { return row + i; }, to);
-}
-
-// Adds the products of a tile.
-void multiply(const Operands& from, const SparseGemmInstance& c, const Expr& row, const Expr& column,
-              Fragment& sum) {
-  const GemmTiles& t = c.tiles;
-  const int at_k = c.transpose_b ? 1 : 0;
-  const DType type = c.dense.value_or(c.type);
-  pipelined(ceildiv(from.b.extent(at_k), t.k), {.stages = 4}, [&](Index step) {
-    OperandTile right("", t.k, t.n, type, c.transpose_b);
-    if (from.dense) {
-      Shared own({t.m, t.k}, type);
-      copy(from.dense->at(row, step * t.k), own);
-      right.load(from.b, step * t.k, column);
-      return gemm(own, right.operand(), sum);
-    }
-    const int together = steps_of_metadata(t), columns = t.k / 8;
-    Shared own({t.m, t.k / 2}, type), places({t.m, together * columns}, u8);
-    copy(from.values.at(row, step * (t.k / 2)), own);
-    load_metadata(from, c, row, step, places);
-    right.load(from.b, step * t.k, column);
-    if (together == 1) return gemm_sparse(own, places, right.operand(), sum);
-    gemm_sparse(own, places.reshape({t.m, together, columns}).slice(all, step % together), right.operand(),
-                sum);
-  });
-}
-
-// The sums of all tiles, in rows that the copy engine takes and in the order of the result.
-Tensor sums_of(const Tensor& out, const SparseGemmInstance& c) {
-  const int piece = bytes_of_piece / c.sums().bytes();
-  return workspace("sums", {out.extent(0), ceildiv(out.extent(1), piece) * piece}, c.sums());
-}
-
-// Completes all sums by a grid of its own.
-void finish_grid(const Tensor& sums, SparseGemmInstance c, const EpilogueInputs& epilogue,
-                 const Tensor& out) {
-  constexpr int rows = 4, columns = 256;
-  c.transpose_out = false;  // they are in its order
-  grid(ceildiv(out.extent(1), columns), ceildiv(out.extent(0), rows), [&](Index x, Index y) {
-    Expr row = y * rows, column = x * columns;
-    Fragment sum = load(sums.at(row, column), {rows, columns});
-    finish(sum, c, epilogue, out, row, column);
-  });
-}
-
-void pad_operands(Operands& operands, const SparseGemmInstance& c) {
-  if (c.pad_left) {
-    operands.values = padded("padded_values", operands.values);
-    operands.metadata = padded("padded_metadata", operands.metadata);
-  }
-  if (c.pad_b) operands.b = padded("padded_b", operands.b);
-}
-
-Kernel sparse_gemm_program(const SparseGemmInstance& c) {
-  return kernel(instance_name("gemm_24", c), [&] {
-    const GemmTiles& t = c.tiles;
-    Dim m("m"), n("n"), k("k");
-    if (c.by_threads) k.multiple_of(columns_of_piece);
-    Operands from{input("values", {m, k / 2}, c.type),
-                  input("metadata", {m, k / 8}, u8),
-                  c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
-                  {}};
-    Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
-    const EpilogueInputs epilogue(c.epilogue, c.transpose_out ? n : m, c.transpose_out ? m : n);
-    pad_operands(from, c);
-    if (c.dense) from.dense.emplace(as_dense(from.values, from.metadata, c));
-    std::optional<Tensor> sums;
-    if (c.pad_out) sums.emplace(sums_of(out, c));
-    grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
-      Expr row = y * t.m, column = x * t.n;
-      Fragment sum({t.m, t.n}, c.sums(), 0);
-      multiply(from, c, row, column, sum);
-      if (sums) return store(sum, c, *sums, row, column);
-      finish(sum, c, epilogue, out, row, column);
-    });
-    if (sums) finish_grid(*sums, c, epilogue, out);
-  });
-}
 
 // Measured costs for 16-bit operands: large tiles have steps of 64 along k, so that four of them fit in a
 // ring.
@@ -190,7 +28,7 @@ constexpr TileCost narrow_tiles[] = {
 
 // Whether there are sparse products for such operands; the interpreter knows what metadata mean.
 bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
-  if (c.target() == tegula::Target::interpreter()) return true;
+  if (c.target() == Target::interpreter()) return true;
   return type.bits() == 16 ? c.on_gpu() : along_k && has_copy_engine(c);
 }
 
@@ -285,7 +123,7 @@ std::vector<double> expanded(const double* values, const std::uint8_t* metadata,
 void formula(const Bound<Gemm24>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   const bool as_tensor_cores = exact.steps() != f64 && c.type("b").bits() == 8 && c.type("b").is_floating();
-  const tegula::Tensor values = exact["values"].to(f64), other = exact["b"].to(f64);
+  const Tensor values = exact["values"].to(f64), other = exact["b"].to(f64);
   const double* b = other.data_as<double>();
   const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
   const double* bias = exact.data_if("bias");
@@ -306,7 +144,7 @@ void formula(const Bound<Gemm24>& c, Exact& exact) {
 void integer_formula(const Bound<IntegerGemm24>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
-  const tegula::Tensor values = exact["values"].to(f64);
+  const Tensor values = exact["values"].to(f64);
   const auto* b = exact["b"].data_as<std::int8_t>();
   auto* out = exact["out"].data_as<std::int32_t>();
   for (std::int64_t i = 0; i < m; ++i) {
@@ -325,6 +163,30 @@ void add_metadata(Schema<Op>& table) {
       .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
         return random_metadata(shape, seed);
       });
+}
+
+std::vector<Example> sparse_gemm_examples() {
+  return {{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
+          {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32 tile_k=64"},
+          {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
+          {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
+          {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
+          {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"},
+          {"odd_rows_bf16", "m=70 n=37 k=264 bf16 bias"},
+          {"odd_columns_of_result_f16",
+           "m=67 n=40 k=136 f16 transpose_b transpose_out bias:f32 activation=silu"}};
+}
+
+std::vector<CallMap> sparse_gemm_maps() {
+  return {{"shapes",
+           "k=4096 bf16 transpose_b",
+           {"m=64", "m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=4097", "m=8192"},
+           {"n=16", "n=64", "n=128", "n=512", "n=1024", "n=4096", "n=4097", "n=8192"}},
+          {"types",
+           "m=4096 n=4096 k=4096",
+           {"bf16", "f16", "e4m3", "e5m2", "i8"},
+           {"transpose_b", "", "transpose_b transpose_out", "transpose_b k=4104", "transpose_b k=14336",
+            "transpose_b bias:f32 activation=gelu"}}};
 }
 
 }  // namespace
@@ -352,27 +214,10 @@ const OperatorSchema& gemm_24_schema() {
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
           .no_gradient("gradients of a pruned matrix are dense: multiply them by gemm")
           .flops("2*m*n*k")
-          .examples(
-              {{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
-               {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32 tile_k=64"},
-               {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
-               {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
-               {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
-               {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"},
-               {"odd_rows_bf16", "m=70 n=37 k=264 bf16 bias"},
-               {"odd_columns_of_result_f16",
-                "m=67 n=40 k=136 f16 transpose_b transpose_out bias:f32 activation=silu"}})
+          .examples(sparse_gemm_examples())
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
                      {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
-          .maps({{"shapes",
-                  "k=4096 bf16 transpose_b",
-                  {"m=64", "m=128", "m=256", "m=512", "m=1000", "m=1024", "m=4096", "m=4097", "m=8192"},
-                  {"n=16", "n=64", "n=128", "n=512", "n=1024", "n=4096", "n=4097", "n=8192"}},
-                 {"types",
-                  "m=4096 n=4096 k=4096",
-                  {"bf16", "f16", "e4m3", "e5m2", "i8"},
-                  {"transpose_b", "", "transpose_b transpose_out", "transpose_b k=4104",
-                   "transpose_b k=14336", "transpose_b bias:f32 activation=gelu"}}})
+          .maps(sparse_gemm_maps())
           .run(run<Gemm24, sparse_gemm_plan>, formula);
   return table;
 }

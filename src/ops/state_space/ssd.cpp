@@ -198,6 +198,29 @@ void formula(const Call& c, E& exact) {
     }
 }
 
+void add_inputs(Schema<Ssd>& table) {
+  table.in(&Ssd::x, "x", token_list("groups*group p"), floats, "values")
+      .unit_stride()
+      .in(&Ssd::dt, "dt", token_list("groups*group"), floats, "step widths")
+      .values(between_of_example<0, 3>)
+      .in(&Ssd::A, "A", "groups*group", is(f32), "logarithms of decays of a step of width 1, at most 0")
+      .values(between_of_example<-10, 0>)
+      .cancels()
+      .in(&Ssd::B, "B", token_list("groups n"), same_as("x"),
+          "vectors by which values are written to the state")
+      .unit_stride()
+      .in(&Ssd::C, "C", token_list("groups n"), same_as("x"), "vectors by which the state is read")
+      .unit_stride()
+      .in(&Ssd::D, "D", "groups*group", is(f32), "factors of x, which is added to the result")
+      .in(&Ssd::z, "z", token_list("groups*group p"), same_as("x"), "gate: results are multiplied by silu(z)")
+      .unit_stride()
+      .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
+      .values(between_of_example<0, 5>)
+      .cancels()
+      .in(&Ssd::initial_state, "initial_state", sequence_list("groups*group p n"), is(f32),
+          "states before the first token; zeros if omitted");
+}
+
 }  // namespace
 
 // The gradients of A and dt_bias cancel: what a gate gets is what later tokens read less what they wrote, and
@@ -205,27 +228,7 @@ void formula(const Call& c, E& exact) {
 const OperatorSchema& ssd_schema() {
   static const OperatorSchema table =
       Schema<Ssd>("ssd", "the scan of a state space model with one decay per head, as in Mamba-2")
-          .in(&Ssd::x, "x", token_list("groups*group p"), floats, "values")
-          .unit_stride()
-          .in(&Ssd::dt, "dt", token_list("groups*group"), floats, "step widths")
-          .values(between_of_example<0, 3>)
-          .in(&Ssd::A, "A", "groups*group", is(f32), "logarithms of decays of a step of width 1, at most 0")
-          .values(between_of_example<-10, 0>)
-          .cancels()
-          .in(&Ssd::B, "B", token_list("groups n"), same_as("x"),
-              "vectors by which values are written to the state")
-          .unit_stride()
-          .in(&Ssd::C, "C", token_list("groups n"), same_as("x"), "vectors by which the state is read")
-          .unit_stride()
-          .in(&Ssd::D, "D", "groups*group", is(f32), "factors of x, which is added to the result")
-          .in(&Ssd::z, "z", token_list("groups*group p"), same_as("x"),
-              "gate: results are multiplied by silu(z)")
-          .unit_stride()
-          .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
-          .values(between_of_example<0, 5>)
-          .cancels()
-          .in(&Ssd::initial_state, "initial_state", sequence_list("groups*group p n"), is(f32),
-              "states before the first token; zeros if omitted")
+          .with(add_inputs)
           .with(add_fences<Ssd>)
           .let("heads", "groups*group")
           .option(&Ssd::dt_softplus, "dt_softplus",
