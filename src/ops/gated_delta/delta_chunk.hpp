@@ -31,7 +31,7 @@ struct RuleTokens {
 
   RuleTokens(const ScanKernel& kernel, DType type_of_beta);
 
-  lang::Shared tile() const { return lang::Shared({rows, scan.features()}, scan.type); }
+  lang::Shared tile() const;
   void load_keys(const lang::Tensor& from, const Chunk& at, lang::Shared& tile) const;
   // Shares, and sums of gates. After the last token gates are 0, so that the last row has the whole of a
   // chunk.

@@ -70,6 +70,8 @@ RuleTokens::RuleTokens(const ScanKernel& kernel, DType type_of_beta)
       g(scan.gated ? input("g", in.of_heads(), f32) : k),
       scale(scalar("scale", f32)) {}
 
+Shared RuleTokens::tile() const { return Shared({rows, scan.features()}, scan.type); }
+
 void RuleTokens::load_keys(const Tensor& from, const Chunk& at, Shared& tile) const {
   copy(in.s.head(from, at.n, in.key_head(at.h)).at(at.row), tile);
 }

@@ -243,20 +243,21 @@ const OperatorSchema& kda_schema() {
           .source("Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture")
           .gradient("kda_backward")
           .flops("6*batch*tokens*key_heads*group*d*d_v")
-          .examples(
-              {{"ragged",
-                "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 initial_state "
-                "output_final_state"},
-               {"short_bf16", "batch=3 tokens=20 key_heads=1 group=2 d=40 d_v=136 bf16 beta:bf16 qk_l2norm"},
-               {"l2norm_bf16",
-                "batch=1 tokens=70 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
-                "qk_l2norm initial_state output_final_state"},
-               {"packed_f16",
-                "tokens=60 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 f16 "
-                "initial_state output_final_state"},
-               {"one_token",
-                "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 qk_l2norm "
-                "initial_state output_final_state"}})
+          .examples({{"ragged",
+                      "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 initial_state "
+                      "output_final_state"},
+                     {"short_bf16",
+                      "batch=3 tokens=20 key_heads=1 group=2 d=40 d_v=136 bf16 beta:bf16 "
+                      "qk_l2norm"},
+                     {"l2norm_bf16",
+                      "batch=1 tokens=70 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
+                      "qk_l2norm initial_state output_final_state"},
+                     {"packed_f16",
+                      "tokens=60 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 f16 "
+                      "initial_state output_final_state"},
+                     {"one_token",
+                      "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 qk_l2norm "
+                      "initial_state output_final_state"}})
           .measured({{"64x128_1x8k_bf16", "batch=1 tokens=8192 key_heads=64 group=1 d=128 d_v=128 bf16"},
                      {"one_token_128_bf16",
                       "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
