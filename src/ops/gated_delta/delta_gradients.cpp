@@ -16,16 +16,16 @@ class PassGradients {
   explicit PassGradients(const DeltaPass& kernel) : c(kernel) { in.s.declare(); }
 
   void run() const {
-    const Sequences& s = in.s;
-    grid(in.blocks(), in.heads, s.count(), {.threads = threads_of_pass(c)}, [&](Index x, Index h, Index n) {
-      Expr column = x * c.block, chunks = ceildiv(s.length(n), rows);
+    grid(in.blocks(), in.heads, in.parts(), {.threads = threads_of_pass(c)}, [&](Index x, Index h, Index z) {
+      const auto part = in.part(z);
+      Expr column = x * c.block;
       Fragment dstate({c.block, scan.features()}, f32, 0);
-      if (c.last) copy(dend.slice(n, h).at(column), dstate);
-      pipelined(chunks, {.stages = 3}, [&](Index step) {
-        Expr chunk = chunks - 1 - step;
-        of_chunk({n, h, chunk, chunk * rows, column}, dstate);
+      if (c.last) copy(in.state(dend, part, h).at(column), dstate);
+      pipelined(part.chunks, {.stages = 3}, [&](Index step) {
+        Expr chunk = part.first + part.chunks - 1 - step;
+        of_chunk({part.n, h, chunk, chunk * rows, column}, dstate);
       });
-      if (c.first) copy(dstate, dstart.slice(n, h).at(column));
+      if (c.first) copy(dstate, in.state(dstart, part, h).at(column));
     });
   }
 
@@ -65,10 +65,10 @@ class PassGradients {
     gemm(y.to(c.type), ks, dstate);
   }
 
-  Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
+  Extents ends() const { return of_parts(in, c.d_v, c.d); }
 
   const DeltaPass& c;
-  ScanKernel scan = scan_of(c);
+  ScanKernel scan = scan_of_pass(c);
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);

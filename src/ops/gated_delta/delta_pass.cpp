@@ -18,21 +18,22 @@ class PassOverChunks {
   explicit PassOverChunks(const DeltaPass& kernel) : c(kernel) { in.s.declare(); }
 
   void run() const {
-    const Sequences& s = in.s;
-    grid(ceildiv(c.columns(), c.block), in.heads, s.count(),
+    grid(ceildiv(c.columns(), c.block), in.heads, in.parts(),
          {.threads = threads_of_pass(c), .blocks_per_processor = c.deep ? 1 : 0},
-         [&](Index x, Index h, Index n) {
+         [&](Index x, Index h, Index z) {
+           const auto part = in.part(z);
            Expr column = x * c.block;
            Fragment state({c.block, scan.features()}, f32, 0);
-           if (c.first) copy(start.slice(n, h).at(column), state);
+           if (c.first) copy(in.state(start, part, h).at(column), state);
            if (c.segment)
              parallel(state,
                       [&](Index i, Index j) { state(i, j) = select(column + i - c.d_v == j, 1.0f, 0.0f); });
-           pipelined(ceildiv(s.length(n), rows), {.stages = 3}, [&](Index chunk) {
-             of_chunk({n, h, chunk, chunk * rows, column}, state);
+           pipelined(part.chunks, {.stages = 3}, [&](Index step) {
+             Expr chunk = part.first + step;
+             of_chunk({part.n, h, chunk, chunk * rows, column}, state);
            });
-           if (c.last) copy(state, end.slice(n, h).at(column));
-           if (c.segment) store_map(state, n, h, column - c.d_v);
+           if (c.last) copy(state, in.state(end, part, h).at(column));
+           if (c.segment) store_map(state, part, h, column - c.d_v);
          });
   }
 
@@ -94,10 +95,10 @@ class PassOverChunks {
   }
 
   // What a term leaves, rounded, is the next one.
-  void store_map(Fragment& state, const Expr& n, const Expr& h, const Expr& first) const {
+  void store_map(Fragment& state, const ScanInputs::Part& part, const Expr& h, const Expr& first) const {
     for (const Tensor& map : maps) {
       Fragment term = state.to(map.type());
-      copy(term, map.slice(n, h).at(first));
+      copy(term, in.state(map, part, h).at(first));
       parallel(state, [&](Index i, Index j) { state(i, j) -= f32(term(i, j)); });
     }
   }
@@ -105,14 +106,14 @@ class PassOverChunks {
     std::vector<Tensor> result;
     if (!c.segment) return result;
     for (const char* name : names_of_maps(c))
-      result.push_back(output(name, {in.sequences, in.heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
+      result.push_back(output(name, of_parts(in, c.d, c.d), c.splits_maps() ? bf16 : f32));
     return result;
   }
 
-  Extents ends() const { return {in.sequences, in.heads, c.d_v, c.d}; }
+  Extents ends() const { return of_parts(in, c.d_v, c.d); }
 
   const DeltaPass& c;
-  ScanKernel scan = scan_of(c);
+  ScanKernel scan = scan_of_pass(c);
   ScanInputs in{scan};
   int rows = scan.rows();
   Tensor k = in.keys("k"), v = in.values("v");

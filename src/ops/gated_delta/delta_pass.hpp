@@ -18,11 +18,12 @@ struct DeltaPass {
   bool segment = false;
   // A processor has one block, whose loads run further ahead.
   bool deep = false;
+  bool divided = false;  // sequences are divided into segments, which have states of their own
   auto fields() const {
     return std::tuple(type, labelled("d", d), labelled("dv", d_v), labelled("b", block),
                       labelled("packed", packed), labelled("first", first), labelled("last", last),
                       labelled("outputs", outputs), labelled("keep", keep), labelled("segment", segment),
-                      labelled("deep", deep));
+                      labelled("deep", deep), labelled("divided", divided));
   }
   int columns() const { return d_v + (segment ? d : 0); }
   bool splits_maps() const { return type.bits() == 16; }
@@ -45,6 +46,11 @@ template <class Kernel>
 ScanKernel scan_of(const Kernel& c) {
   ScanKernel scan;
   scan.type = c.type, scan.d = c.d, scan.d_v = c.d_v, scan.block = c.block, scan.packed = c.packed;
+  return scan;
+}
+inline ScanKernel scan_of_pass(const DeltaPass& c) {
+  ScanKernel scan = scan_of(c);
+  scan.divided = c.divided;
   return scan;
 }
 

@@ -46,12 +46,6 @@ void merge_blocks(Shared& x, Shared& products, int block) {
   }
 }
 
-ScanKernel scan_of(const DeltaKernel& c) {
-  ScanKernel scan;
-  scan.type = c.type, scan.d = c.d, scan.packed = c.packed;
-  return scan;
-}
-
 }  // namespace
 
 Shared tile_to_invert(int rows) {
@@ -68,17 +62,63 @@ void invert_lower(Shared& x) {
   for (int block = least; block < rows; block *= 2) merge_blocks(x, products, block);
 }
 
+RuleTokens::RuleTokens(const ScanKernel& kernel, DType type_of_beta)
+    : scan(kernel),
+      q(in.keys("q")),
+      k(in.keys("k")),
+      beta(input("beta", in.of_heads(), type_of_beta)),
+      g(scan.gated ? input("g", in.of_heads(), f32) : k),
+      scale(scalar("scale", f32)) {}
+
+Shared RuleTokens::tile() const { return Shared({rows, scan.features()}, scan.type); }
+
+void RuleTokens::load_keys(const Tensor& from, const Chunk& at, Shared& tile) const {
+  copy(in.s.head(from, at.n, in.key_head(at.h)).at(at.row), tile);
+}
+
+void RuleTokens::form_sums(const Chunk& at, Shared& vectors) const {
+  Fragment betas = load(in.s.head(beta, at.n, at.h).at(at.row), {rows});
+  parallel(betas, [&](Index i) { vectors(DeltaVector::share, i) = f32(betas(i)); });
+  if (!scan.gated) return parallel(rows, [&](Index i) { vectors(DeltaVector::summed, i) = 0; });
+  Fragment gates = load(in.s.head(g, at.n, at.h).at(at.row), {rows});
+  parallel(gates, [&](Index i) { assert_that(gates(i) <= 0, "g are logarithms of decays: at most 0"); });
+  Fragment sums = scan_sum(gates);
+  parallel(sums, [&](Index i) { vectors(DeltaVector::summed, i) = sums(i); });
+}
+
+Fragment RuleTokens::form_scores(const Shared& qs, const Shared& ks, const Shared& vectors) const {
+  Fragment seen({rows, rows}, f32, 0);
+  gemm(qs, ks.T(), seen);
+  parallel(seen, [&](Index i, Index j) {
+    seen(i, j) = select(i >= j, seen(i, j) * between(vectors, i, j) * scale, 0);
+  });
+  return seen;
+}
+
+Shared RuleTokens::form_lower(const Shared& ks, const Shared& vectors) const {
+  Fragment a({rows, rows}, f32, 0);
+  gemm(ks, ks.T(), a);
+  Shared whole = tile_to_invert(rows);
+  parallel(a, [&](Index i, Index j) {
+    whole(i, j) = select(i > j, a(i, j) * between(vectors, i, j) * vectors(DeltaVector::share, i), 0);
+  });
+  return whole;
+}
+
+Expr RuleTokens::between(const Shared& vectors, const Expr& i, const Expr& j) {
+  return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
+}
+
 namespace {
 
 // A and the scores of a chunk, and its vectors.
 class FactorsOfChunks {
  public:
-  explicit FactorsOfChunks(const DeltaKernel& kernel) : c(kernel) { in.s.declare_chunks(); }
+  explicit FactorsOfChunks(const DeltaKernel& c) : tokens(c.scan(), c.beta) { s.declare_chunks(); }
 
   void run() const {
-    const Sequences& s = in.s;
     // Several blocks share a processor and hide each other's waits: most of the inverse is one warp's work.
-    grid(in.heads, s.chunks(), s.parts(), {.threads = 128}, [&](Index h, Index x, Index y) {
+    grid(tokens.in.heads, s.chunks(), s.parts(), {.threads = 128}, [&](Index h, Index x, Index y) {
       const auto [n, chunk] = s.place(x, y);
       Expr row = chunk * rows;
       s.leave_unless(n, row);
@@ -87,72 +127,38 @@ class FactorsOfChunks {
   }
 
  private:
-  struct Chunk {
-    Expr n, h, chunk, row;
-  };
-
-  void of_chunk(const Chunk& at) const {
-    const Sequences& s = in.s;
-    Shared ks({rows, scan.features()}, c.type), qs({rows, scan.features()}, c.type);
-    Shared vectors({DeltaVector::count, rows}, f32);
-    copy(s.head(k, at.n, in.key_head(at.h)).at(at.row), ks);
-    copy(s.head(q, at.n, in.key_head(at.h)).at(at.row), qs);
+  void of_chunk(const RuleTokens::Chunk& at) const {
+    Shared ks = tokens.tile(), qs = tokens.tile(), vectors({DeltaVector::count, rows}, f32);
+    tokens.load_keys(tokens.k, at, ks);
+    tokens.load_keys(tokens.q, at, qs);
     form_vectors(at, vectors);
     copy(vectors, s.chunk(of_chunks, at.n, at.chunk, at.h).at(0));
-    const auto between = [&](const Expr& i, const Expr& j) {
-      return exp(min(vectors(DeltaVector::summed, i) - vectors(DeltaVector::summed, j), 0));
-    };
     // One product after the other, and the inverse where q and k have been: so more blocks share a processor.
-    {
-      Fragment seen({rows, rows}, f32, 0);
-      gemm(qs, ks.T(), seen);
-      parallel(seen,
-               [&](Index i, Index j) { seen(i, j) = select(i >= j, seen(i, j) * between(i, j) * scale, 0); });
-      copy(seen, s.chunk(scores, at.n, at.chunk, at.h).at(0));
-    }
-    Fragment a({rows, rows}, f32, 0);
-    gemm(ks, ks.T(), a);
-    Shared whole = tile_to_invert(rows);
-    parallel(a, [&](Index i, Index j) {
-      whole(i, j) = select(i > j, a(i, j) * between(i, j) * vectors(DeltaVector::share, i), 0);
-    });
+    const Fragment seen = tokens.form_scores(qs, ks, vectors);
+    copy(seen, s.chunk(scores, at.n, at.chunk, at.h).at(0));
+    Shared whole = tokens.form_lower(ks, vectors);
     invert_lower(whole);
-    Fragment rounded({rows, rows}, c.type);
+    Fragment rounded({rows, rows}, tokens.scan.type);
     copy(whole, rounded);
     copy(rounded, s.chunk(inverse, at.n, at.chunk, at.h).at(0));
   }
 
-  // After the last token gates are 0, so that the last row has the whole of a chunk.
-  void form_vectors(const Chunk& at, Shared& vectors) const {
-    const Sequences& s = in.s;
-    Fragment betas = load(s.head(beta, at.n, at.h).at(at.row), {rows});
-    parallel(betas, [&](Index i) { vectors(DeltaVector::share, i) = f32(betas(i)); });
-    if (c.gated) {
-      Fragment gates = load(s.head(g, at.n, at.h).at(at.row), {rows});
-      parallel(gates, [&](Index i) { assert_that(gates(i) <= 0, "g are logarithms of decays: at most 0"); });
-      Fragment sums = scan_sum(gates);
-      parallel(sums, [&](Index i) { vectors(DeltaVector::summed, i) = sums(i); });
-    } else {
-      parallel(rows, [&](Index i) { vectors(DeltaVector::summed, i) = 0; });
-    }
+  void form_vectors(const RuleTokens::Chunk& at, Shared& vectors) const {
+    tokens.form_sums(at, vectors);
     parallel(rows, [&](Index i) {
       Expr sum = vectors(DeltaVector::summed, i);
       vectors(DeltaVector::grown, i) = exp(sum);
-      vectors(DeltaVector::asked, i) = scale * exp(sum);
+      vectors(DeltaVector::asked, i) = tokens.scale * exp(sum);
       vectors(DeltaVector::faded, i) = exp(min(vectors(DeltaVector::summed, rows - 1) - sum, 0));
     });
   }
 
-  const DeltaKernel& c;
-  ScanKernel scan = scan_of(c);
-  ScanInputs in{scan};
-  int rows = scan.rows();
-  Tensor q = in.keys("q"), k = in.keys("k"), beta = input("beta", in.of_heads(), c.beta);
-  Tensor g = c.gated ? input("g", in.of_heads(), f32) : k;
-  Expr scale = scalar("scale", f32);
-  Tensor inverse = output("inverse", of_rows(in, rows), c.type);
-  Tensor scores = output("scores", of_rows(in, rows), c.type);
-  Tensor of_chunks = output("vectors", of_vectors(in), f32);
+  RuleTokens tokens;
+  Sequences& s = tokens.in.s;
+  int rows = tokens.rows;
+  Tensor inverse = output("inverse", of_rows(tokens.in, rows), tokens.scan.type);
+  Tensor scores = output("scores", of_rows(tokens.in, rows), tokens.scan.type);
+  Tensor of_chunks = output("vectors", of_vectors(tokens.in), f32);
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct DeltaKernel {
     return std::tuple(type, labelled("beta", beta), labelled("d", d), labelled("gated", gated),
                       labelled("packed", packed));
   }
+  ScanKernel scan() const { return {.type = type, .d = d, .gated = gated, .packed = packed}; }
 };
 
 // q, k, beta, scale [, g] give inverse and scores [batch, chunks, heads, 64, 64], and

@@ -1,6 +1,7 @@
 #include "ops/gated_delta/formed_rule.hpp"
 
 #include "ops/gated_delta/factors.hpp"
+#include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/pieces/plan.hpp"
@@ -61,20 +62,24 @@ void FormedRule::run_with_results() {
   const TensorRef out = token_view(c.call(), "out"),
                   final_state = c->output_final_state ? turned("final_state") : TensorRef();
   pass.outputs = true, pass.first = c.has("initial_state"), pass.last = c->output_final_state;
-  const std::int64_t number = segments(out), count = number > 1 ? 1 : stretches_of(c.call(), pass);
+  const std::int64_t number = segments_of(c.call(), pass),
+                     count = number > 1 ? 1 : stretches_of(c.call(), pass);
+  note_passes(c.call(), pass, number, launch);
+  note_unfilled_chunks(c.call(), pass.first || pass.last ? 0 : chunk_tokens_of_scan / 2, launch);
   make_factors();
   if (count > 1) return run_by_stretches(count, out, final_state);
   form_factors();
   if (number == 1) return launch_pass(pass, {}, out, turned("initial_state"), final_state);
-  const SegmentsOfCall own = make_segments(number);
+  const SegmentsOfCall own = make_segments(number, out);
   form_maps(own);
   form_starts(own, final_state);
   run_segments(own, out);
 }
 
-std::int64_t FormedRule::segments(const TensorRef& other) const {
-  const bool divides = divided(q, 1) && divided(k, 1) && divided(v, 1) && divided(other, 1);
-  return divides ? segments_of(c.call(), pass) : 1;
+bool FormedRule::divides(std::int64_t segments, const TensorRef& other) const {
+  const auto lies_divided = [](const TensorRef& tensor) { return divided(tensor, 1).has_value(); };
+  return !pass.packed && c.dim("tokens") % (segments * chunk_tokens_of_scan) == 0 && lies_divided(q) &&
+         lies_divided(k) && lies_divided(v) && lies_divided(other);
 }
 
 DeltaPass FormedRule::of_few(DeltaPass own, std::int64_t segments) const {
@@ -129,24 +134,29 @@ void FormedRule::run_by_stretches(std::int64_t count, const TensorRef& out, cons
   }
 }
 
-SegmentsOfCall FormedRule::make_segments(std::int64_t number) const {
+SegmentsOfCall FormedRule::make_segments(std::int64_t number, const TensorRef& other) const {
   const Shape maps{sequences_of(c.call()), number, c.dim("heads"), pass.d, pass.d};
   const Tensor map = launch.scratch(maps, pass.splits_maps() ? bf16 : f32);
-  return {number, make_states_of_segments(number), make_states_of_segments(number), map,
+  return {number,
+          !divides(number, other),
+          make_states_of_segments(number),
+          make_states_of_segments(number),
+          map,
           pass.splits_maps() ? launch.scratch(maps, bf16) : map};
 }
 
 void FormedRule::form_maps(const SegmentsOfCall& segments) {
   DeltaPass segment{pass.type, pass.d, pass.d_v, pass.block};
+  segment.packed = pass.packed, segment.divided = segments.found;
   segment.segment = segment.last = true;
   launch(segment, delta_pass_kernel,
          {{"k", segments.own(k)},
           {"v", segments.own(v)},
           {"vectors", segments.own(vectors)},
           {"inverse", segments.own(inverse)},
-          {"final_state", as_sequences(segments.ends)},
-          {"map", as_sequences(segments.map)},
-          {"map_rest", as_sequences(segments.remainder)}});
+          {"final_state", segments.state(segments.ends)},
+          {"map", segments.state(segments.map)},
+          {"map_rest", segments.state(segments.remainder)}});
 }
 
 void FormedRule::form_starts(const SegmentsOfCall& segments, const TensorRef& final_state) {
@@ -163,9 +173,9 @@ void FormedRule::form_starts(const SegmentsOfCall& segments, const TensorRef& fi
 
 void FormedRule::run_segments(const SegmentsOfCall& segments, const TensorRef& out) {
   DeltaPass own = pass;
-  own.first = true, own.last = false;
+  own.first = true, own.last = false, own.divided = segments.found;
   const auto view = [&](const TensorRef& tensor) { return segments.own(tensor); };
-  launch_over(*this, of_few(own, segments.number), view, out, as_sequences(segments.starts), {});
+  launch_over(*this, of_few(own, segments.number), view, out, segments.state(segments.starts), {});
 }
 
 }  // namespace tegula::ops

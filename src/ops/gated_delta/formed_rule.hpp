@@ -21,12 +21,14 @@ struct Stretch {
   }
 };
 
-// Sequences divided into equally long segments, each of which is a sequence of its own.
+// Segments of sequences: equally long ones are sequences of their own, or blocks find the chunks of theirs.
 struct SegmentsOfCall {
   std::int64_t number = 1;
+  bool found = false;
   Tensor ends, starts, map, remainder;  // [batch, segments, heads, …]; of maps the terms
 
-  TensorRef own(const TensorRef& tensor) const { return *divided(tensor, number); }
+  TensorRef own(const TensorRef& tensor) const { return found ? tensor : *divided(tensor, number); }
+  TensorRef state(const Tensor& tensor) const { return found ? tensor.ref() : as_sequences(tensor); }
 };
 
 struct FormedRule {
@@ -75,12 +77,12 @@ struct FormedRule {
     return launch.scratch({sequences_of(c.call()), c.dim("heads"), pass.d_v, pass.d}, f32);
   }
 
-  // How many segments a call has in which this tensor of its own is divided, too.
-  std::int64_t segments(const TensorRef& other) const;
+  // Whether so many equally long segments are sequences of their own, of this tensor, too.
+  bool divides(std::int64_t segments, const TensorRef& other) const;
   Tensor make_states_of_segments(std::int64_t number) const {
     return launch.scratch({sequences_of(c.call()), number, c.dim("heads"), pass.d_v, pass.d}, f32);
   }
-  SegmentsOfCall make_segments(std::int64_t number) const;
+  SegmentsOfCall make_segments(std::int64_t number, const TensorRef& other) const;
   // What segments add to a state and make of it; the states that they begin with; and then their passes.
   void form_maps(const SegmentsOfCall& segments);
   void form_starts(const SegmentsOfCall& segments, const TensorRef& final_state);

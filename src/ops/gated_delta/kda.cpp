@@ -2,7 +2,8 @@
 
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/delta_tokens.hpp"
-#include "ops/gated_delta/kda_kernel.hpp"
+#include "ops/gated_delta/short_rule.hpp"
+#include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/chunk_owners.hpp"
 #include "ops/linear/maps.hpp"
 #include "ops/linear/unit_rows.hpp"
@@ -13,6 +14,11 @@ namespace tegula::ops {
 namespace {
 
 using KdaCall = Bound<Kda>;
+
+// Microseconds of a GPU, of a chunk in the passes over states and of one in all programs, of a head.
+struct KdaTimes {
+  double chain, head;
+};
 
 // What the forward has formed, which the gradients need, too.
 struct FormedKda {
@@ -42,6 +48,15 @@ struct FormedKda {
   Tensor make_states() const {
     return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d, kernel.d_v}), kernel.type);
   }
+  void note(const KdaTimes& times, int most_of_tile) const {
+    constexpr double most = 2.2;
+    constexpr std::int64_t few_chunks = 16;
+    const auto heads = static_cast<double>(sequences_of(c.call()) * c.dim("heads"));
+    const bool is_long = c.dim("longest") > few_chunks * chunk_tokens_of_scan;
+    if (c.call().on_gpu() && is_long && times.chain + heads * times.head > most * heads * times.head)
+      note_waiting_chunks(c.call(), 1, launch);
+    note_unfilled_chunks(c.call(), most_of_tile, launch);
+  }
   // q and k by their norms, if they are wanted so.
   void normalize() {
     if (!c->qk_l2norm) return;
@@ -55,9 +70,9 @@ struct FormedKda {
     const DType type = kernel.type;
     w = make("heads", kernel.d, type), u = make("heads", kernel.d_v, type);
     faded_q = make("heads", kernel.d, type), kept = make("heads", kernel.d, type);
-    scores = make("heads", kernel.rows, type);
+    scores = make("heads", kernel.rows(), type);
     decays = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d}), f32);
-    inverse = keep ? make("heads", kernel.rows, type) : launch.scratch({0}, type);
+    inverse = keep ? make("heads", kernel.rows(), type) : launch.scratch({0}, type);
     KdaKernel factors = kernel;
     factors.keep = keep;
     share_chunk_owners(c.call(), launch);
@@ -87,10 +102,21 @@ struct FormedKda {
   ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()); }
 };
 
+void run_short_kda(const KdaCall& c, Launch& launch, int rows) {
+  FormedKda formed(c, launch);
+  formed.normalize();
+  KdaKernel kernel = formed.kernel;
+  kernel.of_tile = rows, kernel.block = with_all_columns(formed.scan).block;
+  launch_short_rule(c.call(), launch, kernel, short_kda_kernel, rows, formed.q, formed.k);
+}
+
 void run_kda(const KdaCall& c, Launch& launch) {
+  if (const auto rows = tile_of_short_rule(c.call())) return run_short_kda(c, launch, *rows);
   if (goes_by_token(c.call(), {.head = 158, .call = 30}))
     return run_delta_tokens(c.call(), launch, delta_recurrence(c, true, c->output_final_state));
   FormedKda formed(c, launch);
+  const bool has_states = c.has("initial_state") || c->output_final_state;
+  formed.note({.chain = 0.65, .head = 0.167}, has_states ? 0 : chunk_tokens_of_scan / 2);
   formed.normalize();
   formed.form_factors(false);
   formed.form_states(c->output_final_state);
@@ -109,8 +135,8 @@ struct Between {
       : dstates(f.make_states()),
         du(f.make("heads", f.kernel.d_v, f.kernel.type)),
         dright(f.make("heads", f.kernel.d_v, f.kernel.type)),
-        dscores(f.make("heads", f.kernel.rows, f.kernel.type)),
-        dlower(f.make("heads", f.kernel.rows, f.kernel.type)),
+        dscores(f.make("heads", f.kernel.rows(), f.kernel.type)),
+        dlower(f.make("heads", f.kernel.rows(), f.kernel.type)),
         sums(f.make("heads", f.kernel.steps() + 1, f32)) {}
 };
 
@@ -170,6 +196,7 @@ void run_kda_backward(const KdaCall& c, Launch& launch) {
   if (differentiates_by_token(c.call()))
     return differentiate_delta_tokens(c.call(), launch, delta_recurrence(c, true, c.has("dfinal_state")));
   FormedKda f(c, launch);
+  f.note({.chain = 1.7, .head = 0.335}, 0);
   f.normalize();
   f.form_factors(true);
   f.form_states(false);
@@ -219,6 +246,9 @@ const OperatorSchema& kda_schema() {
           .examples({{"ragged",
                       "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 initial_state "
                       "output_final_state"},
+                     {"short_bf16",
+                      "batch=3 tokens=20 key_heads=1 group=2 d=40 d_v=136 bf16 beta:bf16 "
+                      "qk_l2norm"},
                      {"l2norm_bf16",
                       "batch=1 tokens=70 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
                       "qk_l2norm initial_state output_final_state"},

@@ -32,14 +32,15 @@ class ValueGradients {
 
   void run() const {
     const Sequences& s = in.s;
-    grid(in.heads, s.chunks(c.rows), s.parts(), [&](Index h, Index y, Index z) {
-      const Sequences::Place place = s.place(y, z, c.rows);
+    grid(in.heads, s.chunks(c.rows()), s.parts(), [&](Index h, Index y, Index z) {
+      const Sequences::Place place = s.place(y, z, c.rows());
       const Expr &n = place.n, &chunk = place.chunk;
-      Expr row = chunk * c.rows;
+      Expr row = chunk * c.rows();
       s.leave_unless(n, row);
-      Fragment scores({c.rows, c.rows}, f32, 0), lower({c.rows, c.rows}, f32, 0), dbeta({c.rows}, f32, 0);
+      Fragment scores({c.rows(), c.rows()}, f32, 0), lower({c.rows(), c.rows()}, f32, 0),
+          dbeta({c.rows()}, f32, 0);
       pipelined(in.blocks(), {.stages = 1}, [&](Index x) {
-        Shared a({c.rows, c.rows}, c.type), betas({c.rows}, f32);
+        Shared a({c.rows(), c.rows()}, c.type), betas({c.rows()}, f32);
         copy(s.head(inverse, n, h).at(row), a);
         copy(s.head(beta, n, h).at(row), betas);
         add_columns(Block{n, h, row, x * c.block}, a, betas, scores, lower, dbeta);
@@ -62,13 +63,13 @@ class ValueGradients {
   void add_columns(const Block& own, const Shared& a, const Shared& betas, Fragment& scores, Fragment& lower,
                    Fragment& dbeta) const {
     const auto window = [&](const Tensor& t) { return in.s.head(t, own.n, own.h).at(own.row, own.column); };
-    const auto tile = [&] { return Shared({c.rows, c.block}, c.type); };
+    const auto tile = [&] { return Shared({c.rows(), c.block}, c.type); };
     Shared vs = tile(), douts = tile(), us = tile(), dus = tile(), rights = tile();
     copy(window(dout), douts);
     copy(window(written), us);
     copy(window(du), dus);
     copy(window(v), vs);
-    Fragment dr({c.rows, c.block}, f32, 0);
+    Fragment dr({c.rows(), c.block}, f32, 0);
     gemm(a.T(), dus, dr);
     gemm(douts, us.T(), scores);
     copy(dr, rights);
@@ -116,14 +117,14 @@ class FeatureGradients {
     GridOptions options;
     // One warp group has room for its sums and another block beside it.
     if (c.type.bits() == 16) options.threads = 128, options.blocks_per_processor = 2;
-    grid(in.key_heads, s.chunks(c.rows) * c.steps(), s.parts(), options,
+    grid(in.key_heads, s.chunks(c.rows()) * c.steps(), s.parts(), options,
          [&](Index key_head, Index x, Index y) {
-           const Sequences::Place place = s.place(x / c.steps(), y, c.rows);
+           const Sequences::Place place = s.place(x / c.steps(), y, c.rows());
            const Expr &n = place.n, &chunk = place.chunk;
-           Expr step = x % c.steps(), row = chunk * c.rows;
+           Expr step = x % c.steps(), row = chunk * c.rows();
            Expr group = Expr(in.heads) / Operand(in.key_heads);
            s.leave_unless(n, row);
-           Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
+           Fragment all_dq({c.rows(), c.step()}, f32, 0), all_dk({c.rows(), c.step()}, f32, 0);
            const auto of_head = [&](const Expr& h) {
              const ChunkStep own{n, key_head, h, chunk, row, step, step * c.step()};
              Sums products(c);
@@ -147,9 +148,9 @@ class FeatureGradients {
   struct Sums {
     Fragment of_q, of_seen, of_kept, both;
     explicit Sums(const KdaKernel& c)
-        : of_q({c.rows, c.step()}, f32, 0),
-          of_seen({c.rows, c.step()}, f32, 0),
-          of_kept({c.rows, c.step()}, f32, 0),
+        : of_q({c.rows(), c.step()}, f32, 0),
+          of_seen({c.rows(), c.step()}, f32, 0),
+          of_kept({c.rows(), c.step()}, f32, 0),
           both({c.step()}, f32, 0) {}
   };
 
@@ -158,7 +159,7 @@ class FeatureGradients {
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
       const auto tile = [&](int rows) { return Shared({rows, c.block}, c.type); };
-      Shared douts = tile(c.rows), us = tile(c.rows), rights = tile(c.rows);
+      Shared douts = tile(c.rows()), us = tile(c.rows()), rights = tile(c.rows());
       Shared state = tile(c.step()), dstate = tile(c.step());
       copy(s.head(dout, own.n, own.h).at(own.row, column), douts);
       copy(s.head(written, own.n, own.h).at(own.row, column), us);
@@ -177,15 +178,15 @@ class FeatureGradients {
   struct Sides {
     Fragment left_q, left_k, right;
     explicit Sides(const KdaKernel& c)
-        : left_q({c.rows, c.step()}, f32, 0),
-          left_k({c.rows, c.step()}, f32, 0),
-          right({c.rows, c.step()}, f32, 0) {}
+        : left_q({c.rows(), c.step()}, f32, 0),
+          left_k({c.rows(), c.step()}, f32, 0),
+          right({c.rows(), c.step()}, f32, 0) {}
   };
 
   void finish(const ChunkStep& own, Sums& products, Fragment& all_dq, Fragment& all_dk) const {
     const Sequences& s = in.s;
     KdaFeatures x(c);
-    Shared betas({c.rows}, f32);
+    Shared betas({c.rows()}, f32);
     copy(s.head(q, own.n, own.key_head).at(own.row, own.first), x.q);
     copy(s.head(k, own.n, own.key_head).at(own.row, own.first), x.k);
     copy(s.head(g, own.n, own.h).at(own.row, own.first), x.gates);
@@ -211,10 +212,10 @@ class FeatureGradients {
   void through_subchunks(const ChunkStep& own, const KdaFeatures& x, const Shared& betas,
                          Sides& sides) const {
     const Sequences& s = in.s;
-    Shared scores({c.rows, c.rows}, c.wide()), lower({c.rows, c.rows}, c.wide());
+    Shared scores({c.rows(), c.rows()}, c.wide()), lower({c.rows(), c.rows()}, c.wide());
     copy(s.head(dscores, own.n, own.h).at(own.row), scores);
     copy(s.head(dlower, own.n, own.h).at(own.row), lower);
-    const auto tile = [&] { return Shared({c.rows, c.step()}, c.wide()); };
+    const auto tile = [&] { return Shared({c.rows(), c.step()}, c.wide()); };
     Shared near_q = tile(), near_k = tile(), away_k = tile();
     parallel(x.near, [&](Index t, Index i) {
       Expr key = f32(x.k(t, i));
@@ -222,16 +223,16 @@ class FeatureGradients {
       near_k(t, i) = key * x.near(t, i) * betas(t);
       away_k(t, i) = key * x.away(t, i);
     });
-    for (int subchunk = 0; subchunk < c.subchunks; ++subchunk) {
+    for (int subchunk = 0; subchunk < c.subchunks(); ++subchunk) {
       const Subscript tokens = range(subchunk * c.subchunk_rows, (subchunk + 1) * c.subchunk_rows);
-      const auto sum = [&] { return Fragment({c.rows, c.step()}, f32, 0); };
+      const auto sum = [&] { return Fragment({c.rows(), c.step()}, f32, 0); };
       Fragment left_q = sum(), left_k = sum(), right = sum();
       gemm(scores.slice(all, tokens), away_k.slice(tokens), left_q);
       gemm(lower.slice(all, tokens), away_k.slice(tokens), left_k);
       gemm(scores.slice(tokens).T(), near_q.slice(tokens), right);
       gemm(lower.slice(tokens).T(), near_k.slice(tokens), right);
       parallel(right, [&](Index t, Index i) {
-        Expr from = x.factors(t / c.subchunk_rows * c.subchunks + subchunk, i);
+        Expr from = x.factors(t / c.subchunk_rows * c.subchunks() + subchunk, i);
         sides.left_q(t, i) += left_q(t, i) * from;
         sides.left_k(t, i) += left_k(t, i) * from;
         sides.right(t, i) += right(t, i) * x.towards(subchunk, t, i);
@@ -243,7 +244,7 @@ class FeatureGradients {
   // back.
   void write_dg(const ChunkStep& own, const KdaFeatures& x, const Shared& betas, Sums& products,
                 const Sides& sides) const {
-    Fragment of_sums({c.rows, c.step()}, f32);
+    Fragment of_sums({c.rows(), c.step()}, f32);
     parallel(of_sums, [&](Index t, Index i) {
       Expr key = f32(x.k(t, i));
       of_sums(t, i) =
@@ -251,7 +252,8 @@ class FeatureGradients {
       products.of_kept(t, i) *= key;
     });
     parallel(products.both, [&](Index i) {
-      Expr total = x.factors(c.subchunks * c.subchunks, i) * x.factors((c.subchunks + 1) * c.subchunks, i);
+      Expr total =
+          x.factors(c.subchunks() * c.subchunks(), i) * x.factors((c.subchunks() + 1) * c.subchunks(), i);
       products.both(i) *= total;
     });
     reduce_sum(products.of_kept, products.both, 0);

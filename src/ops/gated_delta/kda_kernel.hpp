@@ -15,18 +15,20 @@ struct KdaKernel {
   bool keep = false;                 // the inverse is wanted
   bool grouped = false;              // of gradients: heads share q and k
   bool packed = false;
+  std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences
   auto fields() const {
     return std::tuple(type, labelled("beta", beta), labelled("to", result), labelled("d", d),
                       labelled("dv", d_v), labelled("b", block), labelled("keep", keep),
-                      labelled("grouped", grouped), labelled("packed", packed));
+                      labelled("grouped", grouped), labelled("packed", packed), labelled("rows", of_tile));
   }
-  static constexpr int rows = chunk_tokens_of_scan;
+  int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   // Rows of a subchunk. Within one, a feature decays by a factor of at least e^(16 · least_gate),
   // which f32 can represent.
-  static constexpr int subchunk_rows = 16, subchunks = rows / subchunk_rows;
+  static constexpr int subchunk_rows = 16;
+  int subchunks() const { return rows() / subchunk_rows; }
   int features() const { return (d + 15) / 16 * 16; }
   // Features that are in shared memory together, so that a processor has room for two blocks, and how often.
-  int step() const { return std::min(32, features()); }
+  int step() const { return std::min(32 * chunk_tokens_of_scan / rows(), features()); }
   int steps() const { return (d + step() - 1) / step(); }
   // The type for products of decayed keys, whose factors reach e^40, which f16 cannot represent.
   DType wide() const { return type == bf16 ? bf16 : f32; }

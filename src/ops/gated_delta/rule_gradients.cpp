@@ -1,4 +1,5 @@
 #include "ops/gated_delta/formed_rule.hpp"
+#include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/beside.hpp"
 
@@ -14,7 +15,10 @@ class RuleBackward {
     f.normalize();
     f.make_factors(), f.make_kept();
     f.pass.keep = true, f.pass.first = c.has("initial_state");
-    if (const std::int64_t number = f.segments(dout); number > 1)
+    const std::int64_t number = segments_of(c.call(), f.pass);
+    note_passes(c.call(), f.pass, number, launch);
+    note_unfilled_chunks(c.call(), 0, launch);
+    if (number > 1)
       run_by_segments(number);
     else
       run_whole();
@@ -34,7 +38,7 @@ class RuleBackward {
   // Gradients of segments are joined as states are, by the same maps.
   void run_by_segments(std::int64_t number) {
     f.form_factors();
-    const SegmentsOfCall segments = f.make_segments(number);
+    const SegmentsOfCall segments = f.make_segments(number, dout);
     const Tensor dstarts = f.make_states_of_segments(number), dends = f.make_states_of_segments(number);
     Beside gradients(launch);
     gradients.run([&] { differentiate_alone(segments, dstarts); });
@@ -72,15 +76,15 @@ class RuleBackward {
   // Of segments that nothing follows.
   void differentiate_alone(const SegmentsOfCall& segments, const Tensor& dstarts) {
     DeltaPass own = f.pass;
-    own.keep = own.last = false, own.first = true;
+    own.keep = own.last = false, own.first = true, own.divided = segments.found;
     launch_gradients(
-        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {}, as_sequences(dstarts));
+        own, [&](const TensorRef& tensor) { return segments.own(tensor); }, {}, segments.state(dstarts));
   }
   void differentiate_segments(const SegmentsOfCall& segments, const Tensor& dends) {
     DeltaPass own = f.pass;
-    own.first = false, own.last = true;
-    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); }, as_sequences(dends),
-                     {});
+    own.first = false, own.last = true, own.divided = segments.found;
+    launch_gradients(own, [&](const TensorRef& tensor) { return segments.own(tensor); },
+                     segments.state(dends), {});
   }
   void join_gradients(const SegmentsOfCall& segments, const Tensor& dstarts, const Tensor& dends) {
     DeltaPass all = f.pass;

@@ -1,5 +1,11 @@
 #include "ops/gated_delta/segments.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/scan_pieces.hpp"
 #include "ops/pieces/plan.hpp"
 
@@ -11,33 +17,85 @@ constexpr const GpuScan& scan_costs = gpu_table.scan;
 // Microseconds that a processor takes for the factors of a chunk of a head.
 constexpr double factors_time = 4.4;
 
+// What the estimates of a call's passes ask: chunks of the longest sequence and of all, with heads.
+struct ChunksOfCall {
+  double longest, all;
+
+  explicit ChunksOfCall(const BoundCall& call) {
+    // Lengths of packed sequences are on the device: the longest of some is taken to have so many times the
+    // tokens of the mean.
+    constexpr double of_mean = 2.5;
+    const auto in_chunks = [](double tokens) { return std::ceil(tokens / chunk_tokens_of_scan); };
+    const auto sequences = static_cast<double>(std::max<std::int64_t>(sequences_of(call), 1)),
+               tokens = static_cast<double>(call.dim("tokens")),
+               heads = static_cast<double>(call.dim("heads"));
+    const bool packed = call.has("cu_seqlens");
+    longest = in_chunks(
+        packed ? std::min(static_cast<double>(call.dim("longest")), of_mean * tokens / sequences) : tokens);
+    longest = std::min(longest, in_chunks(tokens));
+    all = (packed ? std::max(in_chunks(tokens), sequences) : sequences * longest) * heads;
+  }
+};
+
+// Of a pass in segments: waves of equally long ones, or the longest one where others end before it.
 double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t count, double step) {
+  const ChunksOfCall chunks(call);
+  const double columns = std::ceil(1. * c.columns() / c.block),
+               own = std::ceil(chunks.longest / static_cast<double>(count));
+  const auto processors = static_cast<double>(planned_gpu_processors(call));
+  if (call.has("cu_seqlens")) return step * std::max(own, chunks.all * columns / processors);
   const auto heads = static_cast<double>(sequences_of(call) * call.dim("heads") * count);
-  const double blocks = heads * std::ceil(1. * c.columns() / c.block),
-               chunks = std::ceil(1. * call.dim("tokens") / chunk_tokens_of_scan / count);
-  return chunks * step * std::ceil(blocks / planned_gpu_processors(call));
+  return own * step * std::ceil(heads * columns / processors);
+}
+
+double step_time(const DeltaPass& pass) {
+  return pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
+}
+
+// Of all passes of a call, without the factors of chunks.
+double segments_time(const BoundCall& call, const DeltaPass& pass, std::int64_t count) {
+  const double own = pass_time(call, pass, count, step_time(pass));
+  if (count == 1) return own;
+  DeltaPass both = pass;
+  both.segment = true;
+  return own + pass_time(call, both, count, scan_costs.step_alone) +
+         static_cast<double>(count) * scan_costs.segment_step + scan_costs.grids;
 }
 
 }  // namespace
 
 std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
   constexpr std::int64_t most = 64;
-  if (call.has("cu_seqlens")) return 1;
-  const std::int64_t tokens = call.dim("tokens");
+  const double longest = ChunksOfCall(call).longest;
   Candidates<std::int64_t, 7> candidates{1};
   for (std::int64_t count = 2; count <= most; count *= 2)
-    if (tokens > 0 && tokens % (count * chunk_tokens_of_scan) == 0) candidates.add(count);
-  DeltaPass both = pass;
-  both.segment = true;
-  const double own_step = pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
+    if (static_cast<double>(count) <= longest) candidates.add(count);
   return best_of(candidates, [&](std::int64_t count) {
     // A CPU has few processors, and the same number of steps on each.
-    if (!call.on_gpu()) return static_cast<double>(count);
-    const double own = pass_time(call, pass, count, own_step);
-    if (count == 1) return own;
-    return own + pass_time(call, both, count, scan_costs.step_alone) +
-           static_cast<double>(count) * scan_costs.segment_step + scan_costs.grids;
+    return call.on_gpu() ? segments_time(call, pass, count) : static_cast<double>(count);
   });
+}
+
+void note_passes(const BoundCall& call, const DeltaPass& pass, std::int64_t segments, Launch& launch) {
+  // Several warp groups, which wait for each other, have the states of more features than one has.
+  constexpr int of_one_group = 128, wide = 192;
+  constexpr double most = 2.4, step_of_groups = 4;
+  if (!call.on_gpu()) return;
+  const int features = scan_of(pass).features();
+  const double factor = features > of_one_group ? step_of_groups / step_time(pass) : 1,
+               all = ChunksOfCall(call).all / static_cast<double>(planned_gpu_processors(call)),
+               factors = all * factors_time,
+               products = all * std::ceil(1. * pass.columns() / pass.block) * step_time(pass) * factor;
+  if (segments_time(call, pass, segments) * factor + factors > most * (products + factors))
+    note_waiting_chunks(call, segments, launch);
+  if (pass.keep ? features > of_one_group : features > wide)
+    launch.note([&] {
+      return fmt::format("plan: sums of {} features {}; up to {} are those of one warp group", features,
+                         pass.keep
+                             ? "are more than registers hold, and parts of them are in memory"
+                             : "are those of several warp groups, which wait for each other in each chunk",
+                         of_one_group);
+    });
 }
 
 std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass) {

@@ -4,6 +4,7 @@
 #pragma once
 #include "ops/gated_delta/delta_pass.hpp"
 #include "ops/linear/scan_segments.hpp"
+#include "ops/schema/launch.hpp"
 
 namespace tegula::ops {
 
@@ -12,6 +13,9 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass);
 // How many stretches of all sequences pass one after the other, each while processors that the pass leaves
 // idle form the factors of the next: 1 where the pass has a block for each processor, or that takes longer.
 std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);
+// Says where processors wait for most of the time of passes in so many segments, and what more features than
+// one warp group has cost.
+void note_passes(const BoundCall& call, const DeltaPass& pass, std::int64_t segments, Launch& launch);
 // Rows of a block of the pass over segments: of few heads there are the more blocks.
 inline constexpr int rows_of_segments = 16;
 

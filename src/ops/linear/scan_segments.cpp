@@ -1,9 +1,8 @@
 #include "ops/linear/scan_segments.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/scan_short.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/launch.hpp"
@@ -181,29 +180,27 @@ void launch_segments(const BoundCall& call, Launch& launch, const ScanKernel& sc
   launch_part(launch, kernels.each, scan_kernel, t, own.starts, {});
 }
 
+// The tokens of the longest packed sequences that may have tiles: of those without states.
+int most_of_tile(const ScanKernel& scan) { return scan.first || scan.last ? 0 : chunk_tokens_of_scan; }
+
 // Where processors wait for most of the time.
 void note_chain(const BoundCall& call, const ScanKernel& scan, const Division& d, Launch& launch) {
   constexpr double most = 3;
   const ScanTime time(call, scan);
   if (!call.on_gpu() || time.of(d) < most * time.of_products()) return;
-  launch.note([&] {
-    return fmt::format(
-        "plan: chunks of {} tokens wait for the state of the one before, in {} segment{} of each sequence, "
-        "and "
-        "{} heads of all sequences are too few to keep the processors busy",
-        chunk_tokens_of_scan, d.segments, d.segments == 1 ? "" : "s", sequences_of(call) * call.dim("heads"));
-  });
+  note_waiting_chunks(call, d.segments, launch);
 }
 
 }  // namespace
 
 void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
   if (scan.of_tile) {
-    note_short_sequences(call, scan, launch);
+    note_tile_of_short(call, scan.rows(), launch);
     return launch_part(launch, with_all_columns(scan), scan_short_kernel, t, {}, {});
   }
   const Division d = division_of(call, scan);
   note_chain(call, scan, d, launch);
+  note_unfilled_chunks(call, most_of_tile(scan), launch);
   if (d.segments > 1) return launch_segments(call, launch, scan, t, d);
   launch_part(launch, divided_scan(call, scan, d), scan_kernel, t, t.initial_state, t.final_state);
 }
@@ -260,6 +257,7 @@ void launch_divided_states(const BoundCall& call, Launch& launch, ScanKernel sca
 void launch_states(const BoundCall& call, Launch& launch, const ScanKernel& scan, const StateTensors& t) {
   const Division d = division_of(call, scan);
   note_chain(call, scan, d, launch);
+  note_unfilled_chunks(call, most_of_tile(scan), launch);
   if (d.segments > 1) return launch_divided_states(call, launch, scan, t, d);
   const ScanKernel own = divided_scan(call, scan, d);
   ScanKernel forwards = own;

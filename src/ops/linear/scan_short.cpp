@@ -26,12 +26,11 @@ std::optional<int> tile_of_sums(const ScanKernel& scan) {
   return scan.packed ? std::optional<int>() : scan.of_tile;
 }
 
-void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch) {
+void note_tile_of_short(const BoundCall& call, int rows, Launch& launch) {
   const std::int64_t tokens = call.dim("longest");
-  if (tokens >= scan.rows()) return;
-  launch.note([&] {
-    return fmt::format("plan: sequences of {} tokens have a tile of {} rows each", tokens, scan.rows());
-  });
+  if (tokens >= rows) return;
+  launch.note(
+      [&] { return fmt::format("plan: sequences of {} tokens have a tile of {} rows each", tokens, rows); });
 }
 
 std::optional<int> tile_of_short_gradients(const BoundCall& call, const ScanKernel& scan) {

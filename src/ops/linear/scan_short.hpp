@@ -20,7 +20,7 @@ std::optional<int> tile_of_sums(const ScanKernel& scan);
 lang::Kernel scan_short_kernel(const ScanKernel& c);
 
 // Says where rows of a tile are without tokens.
-void note_short_sequences(const BoundCall& call, const ScanKernel& scan, Launch& launch);
+void note_tile_of_short(const BoundCall& call, int rows, Launch& launch);
 
 // The same of gradients, for which a tile has a chunk at most.
 std::optional<int> tile_of_short_gradients(const BoundCall& call, const ScanKernel& scan);

@@ -7,7 +7,7 @@ namespace tegula::ops {
 
 void launch_short_gradients(const BoundCall& call, Launch& launch, const ScanKernel& scan,
                             const ShortGradientTensors& t) {
-  note_short_sequences(call, scan, launch);
+  note_tile_of_short(call, scan.rows(), launch);
   launch(wide(scan, true), scan_short_gradients_kernel,
          {{"q", t.q},
           {"k", t.k},

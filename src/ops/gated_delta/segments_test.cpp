@@ -1,0 +1,96 @@
+#include <algorithm>
+
+#include "ops/pieces/plan_choices.hpp"
+#include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::ops {
+namespace delta_segments_test {
+
+// Sequences of a batch, or packed ones.
+Shape with_tokens(std::int64_t batch, std::int64_t tokens, Shape rest) {
+  rest.insert(rest.begin(), tokens);
+  if (batch > 0) rest.insert(rest.begin(), batch);
+  return rest;
+}
+
+std::vector<Tensor> results_of(std::int64_t batch, std::int64_t tokens, const std::optional<Tensor>& fences,
+                               Target target, const char* plan) {
+  const DType type = target == Target::emulated_sm90() ? bf16 : f32;
+  const std::int64_t sequences = fences ? fences->size(0) - 1 : batch;
+  const auto noise = [&](std::int64_t heads, std::int64_t d, std::uint64_t seed) {
+    return Tensor::random_normal(with_tokens(batch, tokens, {heads, d}), type, seed, 0, 0.3);
+  };
+  const auto shares = [&](DType of, double low, double high, std::uint64_t seed) {
+    return Tensor::random_uniform(with_tokens(batch, tokens, {2}), of, seed, low, high);
+  };
+  const Tensor q = noise(1, 16, 1), k = noise(1, 16, 2), v = noise(2, 24, 3), dout = noise(2, 24, 7),
+               beta = shares(type, 0, 1, 5), g = shares(f32, -0.02, 0, 4),
+               state = Tensor::random_normal({sequences, 2, 16, 24}, f32, 6, 0, 0.3),
+               dend = Tensor::random_normal({sequences, 2, 16, 24}, f32, 8, 0, 0.3);
+  GatedDeltaRule options{.g = g, .initial_state = state, .target = target};
+  if (fences) options.cu_seqlens = *fences;
+  choose_candidates(plan);
+  const GatedDeltaRuleGradients gradients = gated_delta_rule_backward(dout, q, k, v, beta, options, dend);
+  options.output_final_state = true;
+  const GatedDeltaRuleResult result = gated_delta_rule(q, k, v, beta, options);
+  choose_candidates("");
+  return {result.out,   result.final_state, gradients.dq, gradients.dk,
+          gradients.dv, gradients.dbeta,    gradients.dg, gradients.dinitial_state};
+}
+
+// Blocks find the chunks of segments that are no sequences of their own: the last ones are shorter, or empty.
+TEST(DeltaRule, HasSegmentsOfSequencesOfAnyLength) {
+  struct Case {
+    std::int64_t batch, tokens;
+    std::optional<Tensor> fences;
+    int segments;
+  };
+  const Case cases[] = {{2, 200, {}, 1}, {0, 330, Tensor::from<std::int32_t>({0, 70, 70, 330}), 1}};
+  for (const Target target : {Target::interpreter(), Target::emulated_sm90()}) {
+    if (target == Target::emulated_sm90() && test_targets().size() == 1) continue;
+    for (const Case& own : cases) {
+      const auto results = [&](int choice) {
+        const std::string plan = fmt::format(
+            "gated_delta_rule.0={0},gated_delta_rule.1=0,gated_delta_rule_backward.0={0}", choice);
+        return results_of(own.batch, own.tokens, own.fences, target, plan.c_str());
+      };
+      const std::vector<Tensor> expected = results(0), by_segments = results(own.segments);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_LT(error_of(by_segments[i], expected[i]).norm, target == Target::interpreter() ? 1e-5 : 2e-2)
+            << target.name() << ", " << own.tokens << " tokens, result " << i;
+    }
+  }
+}
+
+// Few heads have segments whatever the length; those that divide a sequence are sequences of their own.
+TEST(DeltaRule, PlansSegmentsOfOddAndPackedSequences) {
+  const auto has = [](const char* op, std::int64_t batch, std::int64_t tokens, std::int64_t sequences,
+                      const char* words) {
+    std::map<std::string, Tensor> inputs;
+    for (const char* name : {"dout", "q", "k", "v"}) {
+      if (std::string(op) == "gated_delta_rule" && std::string(name) == "dout") continue;
+      inputs.emplace(name, Tensor::empty(with_tokens(batch, tokens, {1, 128}), bf16));
+    }
+    inputs.emplace("beta", Tensor::empty(with_tokens(batch, tokens, {1}), bf16));
+    if (sequences > 0) {
+      const Tensor& fences = inputs.emplace("cu_seqlens", Tensor::empty({sequences + 1}, i32)).first->second;
+      for (std::int64_t i = 0; i <= sequences; ++i)
+        fences.data_as<std::int32_t>()[i] = static_cast<std::int32_t>(i * tokens / sequences);
+    }
+    const auto said = explain(op, inputs, {}, Target::cuda());
+    return std::any_of(said.begin(), said.end(),
+                       [&](auto& own) { return own.kernel.find(words) != std::string::npos; });
+  };
+  for (const char* op : {"gated_delta_rule", "gated_delta_rule_backward"}) {
+    EXPECT_TRUE(has(op, 4, 4097, 0, "_divided")) << op;
+    EXPECT_TRUE(has(op, 0, 16384, 1, "_divided")) << op;
+    EXPECT_TRUE(has(op, 4, 4096, 0, "segment")) << op;
+    EXPECT_FALSE(has(op, 4, 4096, 0, "_divided")) << op;
+    EXPECT_FALSE(has(op, 0, 16384, 256, "_divided")) << op;
+  }
+}
+
+}  // namespace delta_segments_test
+}  // namespace tegula::ops

@@ -1,0 +1,68 @@
+#include "ops/testing/operators.hpp"
+#include "tegula/explain.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::ops {
+namespace short_rule_test {
+
+Tensor noise(const Shape& shape, std::uint64_t seed) {
+  return Tensor::random_normal(shape, bf16, seed, 0, 0.3);
+}
+
+// Three sequences one behind the other.
+Tensor packed(const Tensor& t) {
+  Shape shape = t.shape();
+  shape.erase(shape.begin()), shape[0] *= 3;
+  return t.reshape(shape);
+}
+
+std::vector<Tensor> results_of(std::int64_t n, Target target) {
+  const Tensor q = noise({3, n, 1, 40}, 1), k = noise({3, n, 1, 40}, 2), v = noise({3, n, 2, 136}, 3),
+               beta = Tensor::random_uniform({3, n, 2}, bf16, 4, 0, 1),
+               g = Tensor::random_uniform({3, n, 2}, f32, 5, -0.4, 0),
+               gates = Tensor::random_uniform({3, n, 2, 40}, f32, 6, -5, 0);
+  const auto last = static_cast<std::int32_t>(3 * n);
+  const Tensor fences = Tensor::from<std::int32_t>({0, 0, last / 3, last - 1, last});
+  return {gated_delta_rule(q, k, v, beta, {.target = target}).out,
+          gated_delta_rule(q, k, v, beta, {.g = g, .qk_l2norm = true, .target = target}).out,
+          gated_delta_rule(packed(q), packed(k), packed(v), packed(beta),
+                           {.g = packed(g), .cu_seqlens = fences, .max_seqlen = 2 * n, .target = target})
+              .out,
+          kda(q, k, v, gates, beta, {.qk_l2norm = true, .target = target}).out,
+          kda(packed(q), packed(k), packed(v), packed(gates), packed(beta),
+              {.cu_seqlens = fences, .max_seqlen = 2 * n, .target = target})
+              .out};
+}
+
+// Sequences of one tile without states form no state: whatever their length, they are those of chunks.
+TEST(DeltaRule, OfShortSequencesIsThatOfChunks) {
+  if (test_targets().size() == 1) return;
+  for (const std::int64_t tokens : {1, 9, 32}) {
+    const std::vector<Tensor> expected = results_of(tokens, Target::interpreter()),
+                              own = results_of(tokens, Target::emulated_sm90());
+    for (std::size_t i = 0; i < own.size(); ++i)
+      EXPECT_LT(error_of(own[i], expected[i]).norm, 1e-2) << tokens << " tokens, result " << i;
+  }
+}
+
+// States before or after them, more tokens and f32 have chunks, or go token by token.
+TEST(DeltaRule, PlansShortSequencesWithoutStates) {
+  const auto is_short = [](const char* op, std::int64_t tokens, DType type, bool last) {
+    std::map<std::string, Tensor> inputs{{"beta", Tensor::empty({2, tokens, 2}, type)},
+                                         {"g", Tensor::empty({2, tokens, 2}, f32)}};
+    for (const char* name : {"q", "k", "v"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, type));
+    if (std::string(op) == "kda") inputs.insert_or_assign("g", Tensor::empty({2, tokens, 2, 64}, f32));
+    std::map<std::string, std::string> options;
+    if (last) options.emplace("output_final_state", "true");
+    return explain(op, inputs, options, Target::cuda())[0].kernel.starts_with("short_");
+  };
+  for (const char* op : {"gated_delta_rule", "kda"}) {
+    for (const std::int64_t tokens : {1, 32}) EXPECT_TRUE(is_short(op, tokens, bf16, false)) << op << tokens;
+    EXPECT_FALSE(is_short(op, 32, bf16, true)) << op;
+    EXPECT_FALSE(is_short(op, 32, f32, false)) << op;
+    EXPECT_FALSE(is_short(op, 33, bf16, false)) << op;
+  }
+}
+
+}  // namespace short_rule_test
+}  // namespace tegula::ops
