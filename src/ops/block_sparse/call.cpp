@@ -7,6 +7,7 @@
 #include "ops/attention/notes.hpp"
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
@@ -147,32 +148,51 @@ void note_few_rows(const BlockSparseCall& call, Launch& launch) {
 
 }  // namespace
 
+namespace {
+
+// Of the lists of packed sequences; `used` is the most that may be.
+struct ListRows {
+  std::int64_t sequences = 0, of_each = 0, used = 0;
+
+  explicit ListRows(const BlockSparseCall& call) {
+    if (!call.kernel.varlen) return;
+    const int block = call.kernel.q_block;
+    sequences = call.choice.size(0), of_each = blocks_of(call.longest, block);
+    used = std::min(sequences * of_each, call.tensors.q.size(-3) / block + sequences);
+  }
+  bool are_mostly_unused() const {
+    constexpr std::int64_t most_unused = 4;  // for each that is used
+    return sequences * of_each > most_unused * used;
+  }
+};
+
+}  // namespace
+
 void note_unused_rows(const BlockSparseCall& call, Launch& launch) {
-  constexpr std::int64_t most_unused = 4;  // rows for each that is used
-  if (!call.kernel.varlen) return;
-  const std::int64_t sequences = call.choice.size(0), block = call.kernel.q_block,
-                     of_each = (call.longest + block - 1) / block, queries = call.tensors.q.size(-3),
-                     used = std::min(sequences * of_each, queries / block + sequences);
-  if (sequences * of_each <= most_unused * used) return;
+  const ListRows rows(call);
+  if (!rows.are_mostly_unused()) return;
   launch.note([&] {
     return fmt::format(
         "plan: lists have rows for {} blocks of queries of each of {} sequences, which have {} in all at "
         "most; the others are launched, too: give lists with fewer rows, or max_seqlen_q",
-        of_each, sequences, used);
+        rows.of_each, rows.sequences, rows.used);
   });
 }
 
 void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
-  const BlockSparseKernel& kernel = call.kernel;
+  BlockSparseKernel kernel = call.kernel;
+  const auto selection = kernel.listed ? as_selection(call) : std::nullopt;
+  kernel.owned = kernel.listed && !selection && ListRows(call).are_mostly_unused();
   if (launch.call().on_gpu()) {
     note_few_rows(call, launch);
-    note_unused_rows(call, launch);
+    if (selection) note_unused_rows(call, launch);
     note_scores(kernel.dim, kernel.dim_v, kernel.type, kernel.softcap, launch);
   }
   note_packed_for_few_rows(rows_of_list(call), launch);
-  if (call.kernel.listed)
-    if (const auto selection = as_selection(call)) return attend_tokens(*selection, call, launch);
-  launch(call.kernel, block_sparse_kernel,
+  if (selection) return attend_tokens(*selection, call, launch);
+  const Tensor owners =
+      kernel.owned ? list_tiles(launch, call.q_begin, call.tensors.q.size(-3), kernel.q_block) : Tensor();
+  launch(kernel, block_sparse_kernel,
          {{"choice", call.choice},
           {"counts", call.counts},
           {"scale", call.scale},
@@ -180,7 +200,8 @@ void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
           {"q_begin", call.q_begin},
           {"k_begin", call.k_begin},
           {"longest_q", call.longest},
-          {"longest_k", call.longest_keys}});
+          {"longest_k", call.longest_keys},
+          {"block_owners", owners}});
 }
 
 }  // namespace tegula::ops

@@ -172,8 +172,20 @@ struct Program {
   void run() {
     if (c.listed && !c.ascending) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
+    if (sequences.listed_blocks) return run_listed(all_heads);
     grid(sequences.most_blocks() * c.splits(), all_heads, sequences.batch, {.order = order()},
-         [&](Index x, Index h, Index b) { block(x, h, b); });
+         [&](Index x, Index h, Index b) { block(x, h, b, {}); });
+  }
+
+  // A block for each tile that there is.
+  void run_listed(const Expr& all_heads) {
+    const PackedTiles& blocks = *sequences.listed_blocks;
+    grid(blocks.count() * c.splits(), all_heads, 1, {.order = order()}, [&](Index x, Index h, Index) {
+      Expr number = c.splits() == 1 ? Expr(x) : x / c.splits();
+      const PackedTiles::Place place = blocks.place(number);
+      block(c.splits() == 1 ? place.tile : place.tile * c.splits() + x % c.splits(), h, place.sequence,
+            number);
+    });
   }
 
   // Tiles that share a list run at the same time.
@@ -190,9 +202,10 @@ struct Program {
   // Heads of a group whose choices differ.
   Expr selectors() const { return c.pack > 1 || c.together ? Expr(Operand(1)) : Expr(*group); }
   void make_lists();
-  SortedLists::List list_of(const Expr& b, const Expr& kv_head, const Expr& selector,
-                            const Expr& q_block) const;
-  void block(const Index& x, const Index& h, const Index& b);
+  SortedLists::List list_of(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block,
+                            const std::optional<Expr>& number) const;
+  // `number` is that of its block of queries among those of all sequences, where they are listed.
+  void block(const Expr& x, const Expr& h, const Expr& b, const std::optional<Expr>& number);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
   void meet_listed(Meeting& meeting, const SortedLists::List& list, const Expr& b) const;
   Expr masked_steps(const Expr& b) const;
@@ -213,13 +226,23 @@ void Program::make_lists() {
     Expr end = min(x * c.q_block + c.q_block, queries) + sequences.keys_of(b) - queries;
     return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, *c.listed, row_of);
+  const auto of_number = [&](const Expr&, const Expr& h, const Expr& x) {
+    const PackedTiles::Place place = sequences.listed_blocks->place(x);
+    return row_of(place.sequence, h, place.tile);
+  };
+  if (sequences.listed_blocks)
+    lists.emplace(Operand(1), heads * selectors(), sequences.listed_blocks->count(), entries, *c.listed,
+                  of_number);
+  else
+    lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, *c.listed, row_of);
   lists->record_grid();
 }
 
 SortedLists::List Program::list_of(const Expr& b, const Expr& kv_head, const Expr& selector,
-                                   const Expr& q_block) const {
-  if (!c.ascending) return lists->list(b, kv_head * selectors() + selector, q_block);
+                                   const Expr& q_block, const std::optional<Expr>& number) const {
+  Expr head = kv_head * selectors() + selector;
+  if (!c.ascending && number) return lists->list(Operand(0), head, *number);
+  if (!c.ascending) return lists->list(b, head, q_block);
   const ChoiceRow row = choice_row(b, kv_head, selector, q_block);
   return {row.row, row.entries};
 }
@@ -244,7 +267,7 @@ void Program::meet_listed(Meeting& meeting, const SortedLists::List& list, const
       meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
 }
 
-void Program::block(const Index& x, const Index& h, const Index& b) {
+void Program::block(const Expr& x, const Expr& h, const Expr& b, const std::optional<Expr>& number) {
   sequences.assert_promise(b);
   Expr keys = sequences.keys_of(b), queries = sequences.queries_of(b);
   const OwnQueries own = own_queries(c, x, h, queries, group);
@@ -261,7 +284,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
 
   if (c.listed) {
     Expr selector = c.pack > 1 || c.together ? Expr(Operand(0)) : own.member;
-    meet_listed(meeting, list_of(b, own.kv_head, selector, own.q_block), b);
+    meet_listed(meeting, list_of(b, own.kv_head, selector, own.q_block, number), b);
   } else {
     const ChoiceRow chosen = choice_row(b, own.kv_head, own.member, own.q_block);
     Expr blocks = ceildiv(visible.end(), c.k_block);

@@ -26,6 +26,8 @@ struct BlockSparseKernel {
   std::optional<int> listed = {};
   // Every list of the choice is one already, with blocks that exist: none is made.
   bool ascending = false;
+  // With lists, of packed sequences: another list says whose the blocks of queries are; see PackedTiles.
+  bool owned = false;
   // With lists: the choice has one member for all heads of a group, of which so many, which share list and
   // keys, have tiles that run at the same time.
   std::optional<int> together = {};
@@ -46,7 +48,7 @@ struct BlockSparseKernel {
                       labelled("g", pack), labelled("q", queries), labelled("k", keys),
                       labelled("causal", causal), softcap, labelled("mask", mask), labelled("counts", counts),
                       labelled("listed", listed), labelled("c", listed ? std::nullopt : std::optional(chunk)),
-                      labelled("ascending", ascending), labelled("one", together),
+                      labelled("ascending", ascending), labelled("one", together), labelled("owned", owned),
                       labelled("varlen", varlen));
   }
 };
@@ -56,7 +58,7 @@ struct BlockSparseKernel {
 // attention_kernel; then, where the instance has them, cap, counts [batch, kv heads, group, q_blocks].
 // With pack > 1 the lists of group member 0 are those of all; with `together` there are no others. Packed
 // sequences: q, k, v, out and lse have no batch dimension, that of choice and counts is the sequences', and
-// last stand q_begin, k_begin [sequences + 1], and the most queries and keys of a sequence.
+// last stand q_begin, k_begin [sequences + 1], the most queries and keys of a sequence, and block_owners.
 lang::Kernel block_sparse_kernel(const BlockSparseKernel& instance);
 
 }  // namespace tegula::ops

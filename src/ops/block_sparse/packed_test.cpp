@@ -1,5 +1,6 @@
 // Block-sparse attention of packed sequences, forward and backward, against its formula, over one table.
 #include "ops/block_sparse/backward_call.hpp"
+#include "ops/decode/testing/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/schema/example.hpp"
 #include "ops/testing/gradients.hpp"
@@ -80,6 +81,25 @@ void add_sizes(std::vector<Row>& rows) {
                       .options = {.q_block_size = 64, .k_block_size = 32, .causal = causal}});
 }
 
+// Lists with rows for far more blocks of queries than there are, of which others are launched.
+void add_unused_rows(std::vector<Row>& rows) {
+  const Lengths queries{3, 0, 1, 70, 0, 2, 0, 0, 9, 1, 0, 0}, keys{9, 4, 1, 81, 0, 0, 3, 0, 40, 1, 2, 0};
+  const auto add = [&](Choice choice, bool each, const BlockSparseOptions& options) {
+    rows.push_back({.name = "unused rows",
+                    .queries = queries,
+                    .keys = keys,
+                    .choice = choice,
+                    .per_query_head = each,
+                    .on_cpu = false,
+                    .gradients_on_cpu = false,
+                    .more_blocks = 30,
+                    .options = options});
+  };
+  add(Choice::lists, false, {.q_block_size = 4, .k_block_size = 16});
+  add(Choice::counts, true, {.q_block_size = 4, .k_block_size = 16, .causal = true});
+  add(Choice::mask, false, {.q_block_size = 5, .k_block_size = 8, .causal = true, .tiles = {2, 8}});
+}
+
 std::vector<Row> table() {
   std::vector<Row> rows;
   add_blocks(rows);
@@ -107,6 +127,7 @@ std::vector<Row> table() {
                   .heads = 1,
                   .entries = 9,
                   .options = {.q_block_size = 2, .k_block_size = 16}});
+  add_unused_rows(rows);
   for (bool each : {false, true}) {
     auto add = [&](const char* name, int q_block, int k_block) -> Row& {
       rows.push_back({.name = name,
@@ -326,29 +347,49 @@ TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
   }
 }
 
+bool notes(const ListedCall& call, const std::string& words) {
+  return std::ranges::any_of(call.notes,
+                             [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
 // 64 sequences of 1024 queries have 80 blocks of queries at most, and lists rows for 16 of each.
-TEST(BlockSparse, PackedListsWithUnusedRowsSaySo) {
+TEST(BlockSparse, GradientsOfPackedListsWithUnusedRowsSaySo) {
   struct {
     const char* more;
-    bool noted;
+    bool mostly_unused;
   } const rows[] = {{"sequences=64 q_blocks=16", true},
                     {"sequences=64 q_blocks=16 max_seqlen_q=64", false},
                     {"sequences=2 q_blocks=16", false}};
   const std::string base =
       "queries=1024 keys=1024 kv_heads=1 group=2 d=64 d_v=64 bf16 choosers=1 indices entries=2 cu_seqlens_q "
       "cu_seqlens_k ";
-  for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
-    for (const auto& [more, noted] : rows) {
+  for (const auto& [more, mostly_unused] : rows) {
+    const auto listed = [&](const char* op) {
       const OperatorSchema& schema = find_schema(op);
       const ExampleCall call = ExampleCall::parse(schema, base + more);
-      const ListedCall listed = listed_by_name(schema, call.described(schema), call.options, Target::cuda());
-      const bool says_so = std::ranges::any_of(listed.notes, [](const std::string& note) {
-        return note.find(
-                   "lists have rows for 16 blocks of queries of each of 64 sequences, which have 80 ") !=
-               std::string::npos;
-      });
-      EXPECT_EQ(says_so, noted) << op << " " << more;
-    }
+      return listed_by_name(schema, call.described(schema), call.options, Target::cuda());
+    };
+    const std::string words =
+        "lists have rows for 16 blocks of queries of each of 64 sequences, which have 80 ";
+    EXPECT_EQ(notes(listed("block_sparse_attention_backward"), words), mostly_unused) << more;
+    const ListedCall forward = listed("block_sparse_attention");
+    EXPECT_FALSE(notes(forward, words)) << more;
+    const bool are_listed = std::ranges::any_of(
+        forward.kernels, [](const auto& own) { return own.name().find("_owned") != std::string::npos; });
+    EXPECT_EQ(are_listed, mostly_unused) << more;
+  }
+}
+
+// As threads run the text for Hopper.
+TEST(BlockSparse, ListsBlocksThatThereAre) {
+  for (const char* more : {"packing=one_long causal", "packing=rising q_block_size=32"}) {
+    const decode_test::Call call(
+        "block_sparse_attention",
+        std::string("queries=640 keys=640 kv_heads=1 group=2 d=64 d_v=64 bf16 choosers=1 indices entries=3 "
+                    "sequences=9 q_blocks=10 k_block_size=64 cu_seqlens_q cu_seqlens_k ") +
+            more);
+    call.expect_right({Target::emulated_sm90()});
+  }
 }
 
 }  // namespace block_sparse_packed_test

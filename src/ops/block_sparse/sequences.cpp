@@ -16,6 +16,7 @@ void BlockSparseSequences::declare() {
   k_begin_.emplace(input("k_begin", {fences}, i32));
   longest_q_.emplace(scalar("longest_q", i32));
   longest_k_.emplace(scalar("longest_k", i32));
+  if (c.owned) listed_blocks.emplace("block_owners", *q_begin_, c.q_block);
 }
 
 Expr BlockSparseSequences::queries_of(const Expr& b) const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ops/block_sparse/kernel.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -37,6 +38,9 @@ class BlockSparseSequences {
   lang::Expr blocks_met(const lang::Expr& b, const lang::Expr& q_block, const lang::Expr& end) const;
   // In a block that no other one waits for.
   void assert_promise(const lang::Expr& b) const;
+
+  // The blocks of queries that there are, where a list says whose they are.
+  std::optional<PackedTiles> listed_blocks;
 
   lang::Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"};
 

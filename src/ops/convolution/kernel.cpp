@@ -108,26 +108,41 @@ struct Program : ConvPixels {
   }
 
   // sum += all taps that `at` meets; `bring` fills a tile of pixels [pixels, channels] from a channel on.
+  // With `only`, of groups that are multiplied as one, those of that one's channels.
   template <class Bring>
-  void multiply(Fragment& sum, const Pixel& at, const Expr& group, const Expr& column, Bring bring) const {
+  void multiply(Fragment& sum, const Pixel& at, const Expr& group, const Expr& column,
+                const std::optional<Expr>& only, Bring bring) const {
     const Taps of_d = taps_of(at.d, taps_d, padding_d, stride),
                of_h = taps_of(at.h, taps_h, padding_h, stride_h),
                of_w = taps_of(at.w, taps_w, padding_w, stride);
     Expr steps = ceildiv(c.pad_from ? given_channels : inner, c.k);
     const bool back = c.pass == ConvPass::input_gradient && c.merged == 1;
-    pipelined(of_d.count * of_h.count * of_w.count * steps, {.stages = 4}, [&](Index step) {
+    Expr count = of_d.count * of_h.count * of_w.count * steps;
+    const auto add = [&](Index step) {
       Expr number = step / steps, channel = step % steps * c.k;
       const Tap tap{of_d(number / of_w.count / of_h.count), of_h(number / of_w.count % of_h.count),
                     of_w(number % of_w.count)};
       Shared pixels({c.pixels(), c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
       bring(tap, channel, pixels);
+      if (only) keep_channels(pixels, channel, *only);
       copy(weights_at(tap, group, back ? channel : column, back ? column : channel), weights);
       if (back)
         gemm(pixels, weights, sum);
       else
         gemm(pixels, weights.T(), sum);
-    });
+    };
+    if (only)
+      serial(count, add);
+    else
+      pipelined(count, {.stages = 4}, add);
     if (c.bias) add_along(sum, 1, load(bias.at(c.grouped ? group * made + column : column), {c.n}, f32));
+  }
+
+  // Zeros in place of other groups' channels.
+  void keep_channels(Shared& pixels, const Expr& first, const Expr& only) const {
+    Expr own = inner / c.merged;
+    parallel(pixels,
+             [&](Index i, Index k) { pixels(i, k) = select((first + k) / own == only, pixels(i, k), 0); });
   }
 
   // The third index of a grid contains the group as its last digit.
@@ -165,40 +180,101 @@ struct Program : ConvPixels {
          to.slice(plane, all, first.h % stride_h, all, own).at(first.h / stride_h, first.w / stride, column));
   }
 
-  void by_windows() const {
-    Expr across = ceildiv(to_width, c.w), images = c.images > 1 ? ceildiv(batch, c.images) : batch * to_depth;
-    Expr planes = c.phases_of_to() ? images * stride_h * stride : images;
-    grid(ceildiv(made, c.n), across * ceildiv(to_height, c.h), c.grouped ? planes * groups : planes,
-         [&](Index x, Index tile, Index z) {
-           Expr group = group_of(z);
-           const Pixel first = first_of(rest_of(z), tile / across * c.h, tile % across * c.w);
-           Fragment sum({c.pixels(), c.n}, f32, 0);
-           multiply(sum, first, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& pixels) {
-             window(pixels, first, tap, group, channel);
-           });
-           store(sum, first, group, x * c.n);
-         });
+  // The grid of tiles, and one of them.
+  Expr across = ceildiv(to_width, c.w), of_image = to_depth * to_height * to_width;
+  Expr columns_of_tiles = ceildiv(made, c.n),
+       pixels_of_tiles = c.windows ? across * ceildiv(to_height, c.h) : ceildiv(batch * of_image, c.pixels());
+  Expr images = c.images > 1 ? ceildiv(batch, c.images) : batch *to_depth, planes = c.phases_of_to()
+                                                                                        ? images * stride_h
+                                                                                              * stride
+                                                                                        : images;
+  Expr planes_of_tiles = !c.windows ? groups : c.grouped ? planes * groups : planes;
+  struct Place {
+    Expr column, tile, plane;
+  };
+
+  Pixel first_of_window(const Place& p) const {
+    return first_of(rest_of(p.plane), p.tile / across * c.h, p.tile % across * c.w);
+  }
+  Expr group_at(const Place& p) const { return c.windows || !c.grouped ? group_of(p.plane) : p.plane; }
+  void sum_up(Fragment& sum, const Place& p, const std::optional<Expr>& only = {}) const {
+    Expr group = group_at(p), column = p.column * c.n;
+    if (c.windows) {
+      const Pixel first = first_of_window(p);
+      return multiply(sum, first, group, column, only, [&](const Tap& tap, const Expr& channel, Shared& own) {
+        window(own, first, tap, group, channel);
+      });
+    }
+    const auto pixel = [&](const Expr& i) {
+      Expr n = p.tile * c.pixels() + i;
+      return Pixel{n / of_image, n / (to_width * to_height) % to_depth, n / to_width % to_height,
+                   n % to_width};
+    };
+    multiply(sum, pixel(Operand(0)), group, column, only,
+             [&](const Tap& tap, const Expr& channel, Shared& own) {
+               rows(own, pixel, batch, tap, group, channel);
+             });
+  }
+  void store_at(const Fragment& sum, const Place& p) const {
+    if (c.windows) return store(sum, first_of_window(p), group_at(p), p.column * c.n);
+    Tensor result = stored.reshape({batch * of_image, c.pad_to ? padded : columns});
+    copy(sum, of_group(result, group_at(p)).at(p.tile * c.pixels(), p.column * c.n));
   }
 
-  void by_rows() const {
-    const int count = c.h * c.w;
-    Expr of_image = to_depth * to_height * to_width, pixels = batch * of_image;
-    Tensor result = stored.reshape({pixels, c.pad_to ? padded : columns});
-    grid(ceildiv(made, c.n), ceildiv(pixels, count), groups, {.order = Order::grouped(8)},
-         [&](Index x, Index tile, Index z) {
-           Expr group = c.grouped ? Expr(z) : Expr(Operand(0));
-           const auto pixel = [&](const Expr& i) {
-             Expr p = tile * count + i;
-             return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
-                          p % to_width};
-           };
-           Fragment sum({count, c.n}, f32, 0);
-           multiply(sum, pixel(Operand(0)), group, x * c.n,
-                    [&](const Tap& tap, const Expr& channel, Shared& own) {
-                      rows(own, pixel, batch, tap, group, channel);
-                    });
-           copy(sum, of_group(result, group).at(tile * count, x * c.n));
-         });
+  void multiply_tiles() const {
+    std::optional<Tensor> doubts;
+    if (c.merged > 1) doubts = workspace("doubts", {tiles, c.pixels()}, boolean);
+    const auto body = [&](Index x, Index tile, Index z) {
+      const Place place{x, tile, z};
+      Fragment sum({c.pixels(), c.n}, f32, 0);
+      sum_up(sum, place);
+      if (doubts) doubt(*doubts, sum, place);
+      store_at(sum, place);
+    };
+    if (c.windows)
+      grid(columns_of_tiles, pixels_of_tiles, planes_of_tiles, body);
+    else
+      grid(columns_of_tiles, pixels_of_tiles, planes_of_tiles, {.order = Order::grouped(8)}, body);
+    if (doubts) multiply_again(*doubts);
+  }
+
+  // A channel that is infinite, or NaN, makes NaN of the zeros of other groups that are multiplied with it.
+  // Tiles with such results are summed again, group by group: of other results this gives the same bits.
+  Expr tiles = columns_of_tiles * pixels_of_tiles * planes_of_tiles;
+  void doubt(const Tensor& doubts, const Fragment& sum, const Place& p) const {
+    Fragment total = reduce_sum(sum);
+    Expr number = (p.plane * pixels_of_tiles + p.tile) * columns_of_tiles + p.column;
+    copy(map(
+             total, [&](Index i) { return isnan(total(i)); }, boolean),
+         doubts.slice(number).at(0));
+  }
+  void multiply_again(const Tensor& doubts) const {
+    constexpr int together = 64;
+    grid(ceildiv(tiles, together), [&](Index block) {
+      Shared doubtful({together}, boolean);
+      Fragment pixels = load(doubts.at(block * together, 0), {together, c.pixels()});
+      Fragment any = reduce_any(pixels);
+      copy(any, doubtful);
+      when(reduce_any(any).scalar(), [&] {
+        serial(together, [&](Index i) {
+          Expr number = block * together + i, plane = number / columns_of_tiles / pixels_of_tiles;
+          when(doubtful(i), [&] {
+            sum_by_groups({number % columns_of_tiles, number / columns_of_tiles % pixels_of_tiles, plane});
+          });
+        });
+      });
+    });
+  }
+  void sum_by_groups(const Place& p) const {
+    Fragment all({c.pixels(), c.n}, f32, 0);
+    serial(c.merged, [&](Index only) {
+      Fragment sum({c.pixels(), c.n}, f32, 0);
+      sum_up(sum, p, only);
+      parallel(all, [&](Index i, Index j) {
+        all(i, j) = select((p.column * c.n + j) / (made / c.merged) == only, sum(i, j), all(i, j));
+      });
+    });
+    store_at(all, p);
   }
 
   void write_pixels() const {
@@ -212,144 +288,14 @@ struct Program : ConvPixels {
   }
 };
 
-// The sum over pixels of their features, times what each tap of them meets: a block for each tap.
-struct WeightsProgram : ConvPixels {
-  Dim features{"features"}, of_weight{"of_weight"};
-  Expr row_of_group = c.merged == 1 ? Expr(of_weight) : of_weight * c.merged;
-  Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
-       taps_w = extent_of_taps("taps_w", c.taps_w);
-  Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
-  Tensor dout = c.windows ? input("dout", {batch, to_depth, to_height, to_width, features}, c.type)
-                          : input("dout", {Dim("to_pixels"), features}, c.type);
-  Tensor dweight = output("dweight", {features, taps_d, taps_h, taps_w, of_weight}, c.out);
-  Expr own_features = c.grouped ? features / groups : Expr(features), taps = taps_d * taps_h * taps_w;
-
-  using ConvPixels::ConvPixels;
-  Expr to_extent(const char* name) const { return c.windows ? Expr(Dim(name)) : number(name); }
-
-  // sum += a split of the steps over pixels. Tiles are [pixels, features] and [pixels, channels].
-  template <class Bring>
-  void multiply(Fragment& sum, const Expr& steps, const Expr& split, Bring bring) const {
-    pipelined(range(steps * split / c.splits, steps * (split + 1) / c.splits), {.stages = 4},
-              [&](Index step) {
-                Shared own({c.pixels(), c.k}, c.compute), met({c.pixels(), c.n}, c.compute);
-                bring(step, own, met);
-                gemm(own.T(), met, sum);
-              });
-  }
-
-  void sum_windows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
-                   const Expr& split) const {
-    Expr across = ceildiv(to_width, c.w), down = ceildiv(to_height, c.h);
-    const bool joins = c.images > 1;
-    Expr planes = joins ? ceildiv(batch, c.images) : batch * to_depth;
-    multiply(sum, planes * down * across, split, [&](const Expr& step, Shared& own, Shared& met) {
-      Expr plane = step / (across * down), h = step / across % down * c.h, w = step % across * c.w;
-      const Pixel first{joins ? plane * c.images : plane / to_depth,
-                        joins ? Expr(Operand(0)) : plane % to_depth, h, w};
-      const bool is_whole = c.merged > 1 && c.grouped;
-      const Tensor given = is_whole ? dout : of_group(dout, group);
-      Expr begin = is_whole ? first_of_group(dout, group, c.k) + row : row;
-      if (joins)
-        copy(given.slice(all, 0).at(first.image, h, w, begin), own.reshape({c.images, c.h, c.w, c.k}));
-      else
-        copy(given.slice(first.image, first.d).at(h, w, begin), own.reshape({c.h, c.w, c.k}));
-      window(met, first, tap, group, column);
-    });
-  }
-
-  void sum_rows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
-                const Expr& split) const {
-    const int count = c.h * c.w;
-    Expr of_image = to_depth * to_height * to_width;
-    multiply(sum, ceildiv(batch * of_image, count), split, [&](const Expr& step, Shared& own, Shared& met) {
-      const auto pixel = [&](const Index& i) {
-        Expr p = step * count + i;
-        return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
-                     p % to_width};
-      };
-      copy(of_group(dout, group).at(step * count, row), own);
-      rows(met, pixel, batch, tap, group, column);
-    });
-  }
-
-  // Features of a group, and the channels that they see, of a tap of a result [features, taps, channels].
-  Tensor place(const Tensor& result, const Tap& tap, const Expr& group) const {
-    if (!c.grouped) return result.slice(all, tap.d, tap.h, tap.w);
-    return result.slice(range(group * own_features, (group + 1) * own_features), tap.d, tap.h, tap.w);
-  }
-
-  void run() const {
-    std::optional<Tensor> partials;
-    if (c.splits > 1 || c.merged > 1)
-      partials.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, row_of_group}, f32));
-    grid(ceildiv(row_of_group, c.n), ceildiv(own_features, c.k), taps * groups * c.splits,
-         [&](Index x, Index y, Index z) {
-           Expr split = z % c.splits, number = z / c.splits % taps,
-                group = c.grouped ? z / c.splits / taps : Expr(Operand(0));
-           const Tap tap{number / taps_w / taps_h, number / taps_w % taps_h, number % taps_w};
-           Fragment sum({c.k, c.n}, f32, 0);
-           if (c.windows)
-             sum_windows(sum, tap, group, y * c.k, x * c.n, split);
-           else
-             sum_rows(sum, tap, group, y * c.k, x * c.n, split);
-           const Tensor result = partials ? partials->slice(split) : dweight;
-           copy(sum, place(result, tap, group).at(y * c.k, x * c.n));
-         });
-    if (partials && c.merged > 1)
-      add_up_groups(*partials);
-    else if (partials)
-      add_up(*partials);
-  }
-
-  // Of groups that were multiplied as one, each feature has those of its own.
-  void add_up_groups(const Tensor& partials) const {
-    constexpr int elements = 256;
-    Expr count = features * taps * of_weight, own = own_features / c.merged;
-    Tensor rows = partials.reshape({c.splits, features * taps * row_of_group}),
-           total = dweight.reshape({count});
-    grid(ceildiv(count, elements), [&](Index block) {
-      parallel(elements, [&](Index i) {
-        Expr place = block * elements + i, last = min(place, count - 1), row = last / of_weight;
-        Expr group = row / taps / own % c.merged,
-             at = row * row_of_group + group * of_weight + last % of_weight;
-        std::optional<Expr> sum;
-        for (int split = 0; split < c.splits; ++split) {
-          Expr added = rows(split, at);
-          sum.emplace(sum ? *sum + added : added);
-        }
-        when(place < count, [&] { total(place) = *sum; });
-      });
-    });
-  }
-
-  void add_up(const Tensor& partials) const {
-    constexpr int elements = 1024;
-    Expr count = features * taps * of_weight;
-    Tensor rows = partials.reshape({c.splits, count}), total = dweight.reshape({count});
-    grid(ceildiv(count, elements), [&](Index block) {
-      Fragment sum({elements}, f32, 0);
-      for (int split = 0; split < c.splits; ++split) {
-        Fragment added = load(rows.slice(split).at(block * elements), {elements});
-        parallel(sum, [&](Index i) { sum(i) += added(i); });
-      }
-      copy(sum, total.at(block * elements));
-    });
-  }
-};
-
 }  // namespace
 
 Kernel convolution_program(const ConvKernel& c) {
   return kernel(instance_name("convolution", c), [&] {
     const Program own{c};
-    c.windows ? own.by_windows() : own.by_rows();
+    own.multiply_tiles();
     if (c.pad_to) own.write_pixels();
   });
-}
-
-Kernel conv_weights_program(const ConvKernel& c) {
-  return kernel(instance_name("convolution", c), [&] { WeightsProgram(c).run(); });
 }
 
 Kernel column_sums_program(const ColumnSumsKernel& c) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/decode/testing/call.hpp"
+#include "tegula/explain.hpp"
 
 namespace tegula::ops {
 namespace shared_keys_test {
