@@ -126,12 +126,42 @@ Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::
   return in_rounds(threads, shape, vector, best);
 }
 
+namespace {
+
+// Whether rows end within pieces of so many elements, and not within halves of them.
+bool has_halves(std::int64_t row, std::int64_t vector) {
+  constexpr std::int64_t of_16_bits = 8;
+  return vector == of_16_bits && row % vector != 0 && row % (vector / 2) == 0;
+}
+
+// Whether a warp has a row in three or four rounds of halves, almost none of which lack lanes: then no piece
+// is shifted, and sums need no shared memory.
+bool is_of_halves(std::int64_t threads, std::int64_t rows, std::int64_t row, std::int64_t vector) {
+  constexpr std::int64_t warp = 32, few_rounds = 2, most_rounds = 4, least_full = 8;
+  if (!has_halves(row, vector) || warp * rows < threads) return false;
+  const std::int64_t pieces = row / (vector / 2), idle = ceil_div(pieces, warp) * warp - pieces;
+  return pieces > few_rounds * warp && pieces <= most_rounds * warp && least_full * idle <= pieces;
+}
+
+}  // namespace
+
+std::optional<Layout> rows_of_threads(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
+  constexpr std::int64_t fewest_halves = 3, most_halves = 7;
+  if (shape.size() != 2 || shape[0] % threads != 0 || !has_halves(shape[1], vector)) return std::nullopt;
+  const std::int64_t halves = shape[1] / (vector / 2);
+  if (halves < fewest_halves || halves > most_halves) return std::nullopt;
+  return Layout(shape, {digit(2, 0, threads, 1)},
+                {digit(2, 1, shape[1], 1), digit(2, 0, shape[0] / threads, threads)});
+}
+
 Layout in_pieces(std::int64_t threads, const Coordinates& shape, std::int64_t vector, bool may_be_cut) {
-  constexpr std::int64_t fewest_pieces = 4;  // of a row that may be cut
+  constexpr std::int64_t fewest_pieces = 4, lanes_of_warp = 32;  // of a row that may be cut
   if (shape.empty()) return blocked(threads, shape, 1);
   const std::int64_t elements = count_of(shape), row = shape.back();
   // Where half of the threads would be idle, single elements are faster.
   const bool fills = 100 * (elements / row) * ceil_div(row, vector) >= 51 * threads;
+  if (may_be_cut && is_of_halves(threads, elements / row, row, vector))
+    return in_rounds(threads, shape, vector / 2, lanes_of_warp);
   if (may_be_cut && fills && row % vector != 0 && row > fewest_pieces * vector)
     return blocked_in_cut_rows(threads, shape, vector);
   while (vector > 1 && (row % vector != 0 || elements < vector * threads)) vector /= 2;

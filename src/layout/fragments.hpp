@@ -1,5 +1,7 @@
 // The layouts that instructions prescribe, and the one for all other fragments.
 #pragma once
+#include <optional>
+
 #include "layout/layout.hpp"
 
 namespace tegula::layout {
@@ -11,6 +13,9 @@ Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vect
 // The same where rows end within such a run of neighbours: the threads of a row, a power of two, are chosen
 // so that few of them have nothing.
 Layout blocked_in_cut_rows(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
+
+// Threads that have whole rows of a few halves of such runs, if there are as many rows; nothing of others.
+std::optional<Layout> rows_of_threads(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
 
 // One of these for threads that best take `vector` neighbours at a time, or fewer where rows are no multiple
 // of them and may not be cut.

@@ -244,5 +244,32 @@ TEST(LayoutTest, WarpsHaveRowsOfFewRounds) {
   EXPECT_EQ(in_pieces(128, {4, 896}, 8, true), blocked(128, {4, 896}, 8)) << "an eighth is idle";
 }
 
+TEST(LayoutTest, RowsOfHalvesOfRunsAreNotShifted) {
+  EXPECT_EQ(in_pieces(128, {4, 500}, 8, true).text(),
+            "[4, 500] threads (32: 0,4) (4: 1,0) registers (4: 0,1) (4: 0,128)");
+  EXPECT_EQ(in_pieces(128, {4, 380}, 8, true).registers()[1].extent, 3);
+  for (const auto& [rows, width, vector] :
+       {std::array{2, 500, 8}, {4, 420, 8}, {4, 501, 8}, {4, 502, 8}, {4, 250, 4}, {4, 1000, 16}})
+    EXPECT_NE(in_pieces(128, {rows, width}, vector, true).threads()[0].stride,
+              digit(2, 1, 1, vector / 2).stride)
+        << rows << " x " << width;
+  EXPECT_EQ(in_pieces(128, {4, 500}, 8, false), blocked(128, {4, 500}, 4)) << "a kernel with products";
+}
+
+TEST(LayoutTest, ThreadsHaveRowsOfFewHalvesOfRuns) {
+  EXPECT_EQ(rows_of_threads(128, {128, 20}, 8)->text(), "[128, 20] threads (128: 1,0) registers (20: 0,1)");
+  EXPECT_EQ(rows_of_threads(64, {128, 28}, 8)->text(),
+            "[128, 28] threads (64: 1,0) registers (28: 0,1) (2: 64,0)");
+  for (const int width : {12, 20, 28}) EXPECT_TRUE(rows_of_threads(96, {192, width}, 8)->is_valid());
+  for (const auto& [rows, width, vector] : {std::array{64, 20, 8},
+                                            {128, 16, 8},
+                                            {128, 24, 8},
+                                            {128, 4, 8},
+                                            {128, 36, 8},
+                                            {128, 18, 8},
+                                            {128, 10, 4}})
+    EXPECT_EQ(rows_of_threads(128, {rows, width}, vector), std::nullopt) << rows << " x " << width;
+}
+
 }  // namespace
 }  // namespace tegula::layout

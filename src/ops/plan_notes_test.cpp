@@ -30,7 +30,9 @@ constexpr const char *gradients_of_rows = "that are written and read again", *ro
                      *promise = "with max_seqlen, where none has more than 32",
                      *wide_sums = "features are those of several",
                      *sums_in_memory = "features are more than registers hold",
-                     *short_tile = "sequences of 9 tokens have a tile of 16 rows";
+                     *short_tile = "sequences of 9 tokens have a tile of 16 rows",
+                     *runs = "the pieces around them come ahead", *few_blocks = "rows are a block each",
+                     *idle_lanes = "of which 3 have none";
 
 const Case cases[] = {
     {"rows_of_one_head", "sparse_mla",
@@ -121,6 +123,16 @@ const Case cases[] = {
      false},
     {"cut_rows_of_norms", "layer_norm_backward", "...=4095 d=16385 bf16 weight bias", cut_rows, true},
     {"whole_rows_of_norms", "layer_norm_backward", "...=4096 d=16384 bf16 weight bias", cut_rows, false},
+    {"runs_of_norms", "layer_norm_backward", "...=16380 d=4097 bf16 weight bias", runs, true},
+    {"runs_of_norms_in_f32", "rms_norm_backward", "...=8191 d=8193 weight", runs, true},
+    {"rows_that_clusters_hold", "layer_norm_backward", "...=2047 d=32769 bf16 weight bias", runs, false},
+    {"short_cut_rows_of_norms", "rms_norm_backward", "...=65600 d=1023 bf16 weight", runs, false},
+    {"few_long_rows_of_norms", "layer_norm_backward", "...=64 d=16384 bf16 weight bias", few_blocks, true},
+    {"many_long_rows_of_norms", "layer_norm_backward", "...=132 d=16384 bf16 weight bias", few_blocks, false},
+    {"few_shorter_rows_of_norms", "layer_norm_backward", "...=64 d=8192 bf16 weight bias", few_blocks, false},
+    {"lanes_of_20_features", "softmax_backward", "...=4096 d=20 bf16", idle_lanes, true},
+    {"lanes_of_28_features", "softmax_backward", "...=4096 d=28 bf16", idle_lanes, false},
+    {"lanes_of_20_features_of_f32", "softmax_backward", "...=4096 d=20", idle_lanes, false},
     {"few_features_of_norms", "layer_norm_backward", "...=4096 d=129 bf16 weight bias", cut_rows, false},
     {"sums_of_rows_and_features", "add_rms_norm_backward", "...=523 d=128256 bf16 weight", twice, true},
     {"rows_of_staying_clusters", "rms_norm_backward", "...=523 d=128256 bf16 weight", twice, false},

@@ -85,12 +85,14 @@ class ElementPrinter : protected GridState {
   bool stores_beside(const ir::For& n, const std::vector<const ir::Stmt*>& pieces) const;
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
+  bool begins_aligned_in_row(const ir::For& n, const ir::Access& access, int width) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
   // Whether the text is for calls whose tensor is at multiples of 16 bytes, others having a text of their
   // own.
   bool supposes_alignment(const ir::Buffer& tensor) const;
+  static int unit_of_pieces(const ir::Buffer& tensor, int width);
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions,
                       const std::vector<std::size_t>& asked_by_piece = {});
   void add_corner_limits(const ir::For& n, const ir::Access& access, const std::vector<std::size_t>& dims,
@@ -121,6 +123,8 @@ class ElementPrinter : protected GridState {
   bool begins_aligned(const ir::For& n, const ir::Access& access, int width);
   void add_anywhere(const Layout& layout, const ir::Stmt& s, Vectors& vectors);
   std::string left_in_row(const ir::For& n, const ir::Access& access, int width);
+  void load_piece_of_tile(const ir::For& n, const ir::Access& access, const std::string& name, int width,
+                          const std::string& exists);
   Texts begin_piece_anywhere(const ir::For& n, const Vectors& vectors, const ir::Stmt& s,
                              const std::string& exists);
 

@@ -9,6 +9,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_copies.hpp"
+#include "passes/cuda/run_copies.hpp"
 
 namespace tegula::codegen {
 
@@ -47,7 +48,10 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   sequential(n, at, [&] {
     events(ring.begin);
     out_.code();
-    for (const BufferPtr& tile : ring.tiles) name_slot(tile, ring, 0);
+    for (const BufferPtr& tile : ring.tiles) {
+      name_slot(tile, ring, 0);
+      if (plan_.copy_rings.runs.contains(tile.get())) name_run(tile);
+    }
     in_scope(n.body);
     events(ring.end);
   });
@@ -62,7 +66,9 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
 
 void CudaGridPrinter::allocate_slots(const passes::CopyRing& ring) {
   for (const BufferPtr& tile : ring.tiles) {
-    const std::int64_t bytes = passes::slot_bytes(*tile) / ctas_, all = bytes * ring.depth;
+    const bool is_run = plan_.copy_rings.runs.contains(tile.get());
+    const std::int64_t own = is_run ? passes::slot_bytes_of_run(*tile) : passes::slot_bytes(*tile),
+                       bytes = own / ctas_, all = bytes * ring.depth;
     const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile),
                                                 fmt::format("{}, {} slots", words_of(*tile), ring.depth));
     rings_[static_cast<std::size_t>(ring.number)].tiles.push_back({begin, bytes});
@@ -111,13 +117,62 @@ void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& r
   shared_[tile.get()] = {name, order, {-1, 0, 0}};
 }
 
+// The tile begins in its slot where the run of its rows does.
+void CudaGridPrinter::name_run(const BufferPtr& tile) {
+  const std::string name = names_.unique(tile->name);
+  SharedTile& own = shared_.at(tile.get());
+  out_.line(fmt::format("{}* const {} = tg::run_in({});", element_type(tile->type), name, own.name));
+  own.name = name;
+}
+
+// The pieces around the rows, where these follow each other.
+void CudaGridPrinter::bring_run(const Copy& n, const Stmt& s) {
+  const Buffer& tile = *n.to.buffer;
+  const Access first{n.from,
+                     std::vector<Expr>(static_cast<std::size_t>(n.to.rank()), constant(i32, 0, s->at))};
+  const std::vector<Expr> where = coordinates(first);
+  const std::string slot = shared_.at(&tile).name;
+  const bool begins =
+      std::all_of(where.begin(), where.end(), [&](const Expr& c) { return values_.is_at_least(c, 0); });
+  out_.code();
+  if (!begins) {
+    const std::string name = names_.unique(tile.name);
+    out_.line(fmt::format("tg::begin_run({}, 0, {});", slot, team_.thread));
+    out_.line(fmt::format("{0}* const {1} = ({0}*)((char*){2} + {3});", element_type(tile.type), name, slot,
+                          passes::bytes_before_run));
+    shared_.at(&tile).name = name;
+    return (*this)(n, s);
+  }
+  out_.open(fmt::format("{{  // {}: begun, as a run of memory", location_in_folder(s->at)));
+  Texts terms, guards, left;
+  for (std::size_t d = 0; d < where.size(); ++d) {
+    const std::string c = names_.unique("c");
+    out_.line(fmt::format("const int64_t {} = {};", c, bare(value(where[d]))));
+    if (n.from.dims[d].axis < 0)
+      add_limits(n.from, d, where[d], c, guards);
+    else
+      left.push_back(fmt::format("int64_t({}) - {}", bare(value(n.from.shape[d])), c));
+    terms.push_back(fmt::format("{} * {}", c, stride_text(n.from, d)));
+  }
+  if (left.size() == 1) left.insert(left.begin(), "1");
+  if (!guards.empty()) left[0] = fmt::format("{} ? {} : 0", fmt::join(guards, " && "), left[0]);
+  const int rank = n.to.rank();
+  out_.line(fmt::format("tg::bring_rows<{}, {}, {}>({}, {} + ({}), {}, {}, {}, {}, {});",
+                        rank == 1 ? 1 : tile.extent(0), tile.extent(rank - 1), team_.threads, slot,
+                        tensors_.at(n.from.buffer.get()), fmt::join(terms, " + "),
+                        where.size() > 1 ? stride_text(n.from, where.size() - 2) : "0",
+                        stride_text(n.from, where.size() - 1), left[0], left[1], team_.thread));
+  out_.close();
+}
+
 void CudaGridPrinter::begin_copies(const Stmt& s, int shift) {
   const passes::CopyRing& ring = *copy_rings_.back();
   const Effects e = all_effects(s);
   out_.code();
   for (const BufferPtr& tile : ring.tiles)
     if (e.writes(tile)) name_slot(tile, ring, shift);
-  if (const auto* copy = as<Copy>(s)) return bring(*copy, s);
+  if (const auto* copy = as<Copy>(s))
+    return plan_.copy_rings.runs.contains(copy->to.buffer.get()) ? bring_run(*copy, s) : bring(*copy, s);
   is_ahead_ = true;
   rows(*passes::plan_rows(s), false);
   is_ahead_ = false;

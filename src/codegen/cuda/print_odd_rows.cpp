@@ -35,8 +35,11 @@ int lanes_along_rows(const layout::Layout& layout, int width) {
 bool ElementPrinter::may_be_anywhere(const For& n, const Stmt& s, int width) const {
   const Access* access = access_of(s);
   if (!access || as<Atomic>(s) || any_products_ || roles_ || rows_found_) return false;
-  if (access->view.is_tile() || !goes_along_row(n, *access)) return false;
+  if (!goes_along_row(n, *access)) return false;
   const int bytes = width * access->view.buffer->type.bytes();
+  if (access->view.is_tile())
+    return as<Load>(s) && plan_.copy_rings.anywhere.contains(access->view.buffer.get()) &&
+           bytes % fewest_bytes_anywhere == 0;
   const ViewDim& dim = access->view.dims.back();
   const Expr at = coordinates(*access).back();
   const bool begins =
@@ -75,6 +78,7 @@ void ElementPrinter::add_anywhere(const Layout& layout, const Stmt& s, Vectors& 
   vectors.names.emplace(s.get(), names_.unique("pack"));
   vectors.anywhere.insert(s.get());
   vectors.lanes = lanes_along_rows(layout, vectors.width);
+  if (view.is_tile()) return;
   const std::string neighbours =
       fmt::format("{}_s{} == 1", tensors_.at(view.buffer.get()), view.shape.size() - 1);
   if (!contains(vectors.conditions, neighbours)) vectors.conditions.push_back(neighbours);
@@ -118,10 +122,22 @@ std::string ElementPrinter::left_in_row(const For& n, const Access& access, int 
   return result;
 }
 
+// A vector in shared memory begins at a multiple of all units, a run and the rows behind the first anywhere.
+void ElementPrinter::load_piece_of_tile(const For& n, const Access& access, const std::string& name,
+                                        int width, const std::string& exists) {
+  const Buffer& tile = *access.view.buffer;
+  const bool is_vector = tile.rank() == 1 && !plan_.copy_rings.runs.contains(&tile);
+  const std::string load =
+      is_vector && begins_aligned_in_row(n, access, width) ? "load_pack_if" : "load_from_run";
+  out_.line(fmt::format("const auto {} = tg::{}<{}>({}, {});", name, load, width, address(access).pointer,
+                        exists.empty() ? "true" : exists));
+}
+
 ElementPrinter::Texts ElementPrinter::begin_piece_anywhere(const For& n, const Vectors& vectors,
                                                            const Stmt& s, const std::string& exists) {
   const Access& access = *access_of(s);
   const std::string& name = vectors.names.at(s.get());
+  if (access.view.is_tile()) return load_piece_of_tile(n, access, name, vectors.width, exists), Texts{};
   unlimited_ = {access.view.dims.size() - 1};
   const auto [pointer, within_limits] = address(access);
   unlimited_.clear();

@@ -148,6 +148,15 @@ std::vector<std::size_t> ElementPrinter::dims_of_cut_pieces(const For& n, const 
   return {d};
 }
 
+// At multiples of how many bytes rows begin, for pieces of so many elements: rows that follow each other, and
+// end at multiples of a shorter piece, begin there.
+int ElementPrinter::unit_of_pieces(const Buffer& tensor, int width) {
+  const int bytes = tensor.type.bytes(), piece = std::min(most_bytes, width * bytes);
+  const Expr& row = tensor.shape.back();
+  const bool is_cut = is_constant(row) && constant_value(row) * bytes % most_bytes != 0;
+  return is_cut ? piece : most_bytes;
+}
+
 // Limits that each piece asks for itself.
 std::vector<std::size_t> ElementPrinter::dims_limited_by_piece(const For& n, const Stmt& s, int width) const {
   std::vector<std::size_t> result = dims_of_some_rows(n, s);
@@ -163,7 +172,7 @@ void ElementPrinter::add_conditions(const For& n, const Access& access, int widt
   };
   if (view.is_tile()) return;
   if (supposes_alignment(*view.buffer)) {
-    require_aligned(view.buffer);
+    require_aligned(view.buffer, unit_of_pieces(*view.buffer, width));
   } else {
     const std::string name = tensors_.at(view.buffer.get());
     const int bytes = view.buffer->type.bytes(), unit = std::min(most_bytes, width * bytes);

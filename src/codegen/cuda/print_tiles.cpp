@@ -3,6 +3,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/run_copies.hpp"
 
 namespace tegula::codegen {
 
@@ -30,7 +31,10 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
                    "use a Fragment, or load the tile in a `pipelined` loop that only reads it");
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   const std::int64_t alignment = order.is_swizzled() ? 1024 : 128;
-  const std::int64_t each = (tile->elements() * tile->type.bytes() + alignment - 1) / alignment * alignment;
+  // Behind the last piece of its rows there is memory that is read with it.
+  const std::int64_t behind = plan_.copy_rings.anywhere.contains(tile.get()) ? passes::bytes_beside_run : 0,
+                     all_bytes = tile->elements() * tile->type.bytes() + behind,
+                     each = (all_bytes + alignment - 1) / alignment * alignment;
   const auto alternation = alternating_.find(tile.get());
   const bool alternates = alternation != alternating_.end();
   const std::int64_t all = each * team_.count * (alternates ? 2 : 1);

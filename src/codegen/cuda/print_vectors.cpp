@@ -92,17 +92,23 @@ bool ElementPrinter::goes_along_row(const For& n, const Access& access) const {
   return true;
 }
 
-// Whether every `width`-th element of a row is where such a piece may begin, as far as that is not asked when
-// the loop runs.
-bool ElementPrinter::is_aligned(const For& n, const Access& access, int width) const {
-  const View& view = access.view;
+// Whether every `width`-th element of the loop is a multiple of so many from where its row begins.
+bool ElementPrinter::begins_aligned_in_row(const For& n, const Access& access, int width) const {
   auto rest =
       difference(affine(coordinates(access).back()), affine(variable(n.index.back(), n.index.back()->at)));
   if (!rest) return false;
   Facts facts = facts_;
   for (std::size_t d = 0; d + 1 < n.index.size(); ++d) facts.add_multiple(n.index[d], 1);
   const std::int64_t step = divisor(*rest, facts);
-  if (step != 0 && step % width != 0) return false;
+  return step == 0 || step % width == 0;
+}
+
+// Whether every `width`-th element of a row is where such a piece may begin, as far as that is not asked when
+// the loop runs.
+bool ElementPrinter::is_aligned(const For& n, const Access& access, int width) const {
+  const View& view = access.view;
+  if (!begins_aligned_in_row(n, access, width) || plan_.copy_rings.runs.contains(view.buffer.get()))
+    return false;
   if (!view.is_tile()) return true;
   const SharedTile& tile = shared_.at(view.buffer.get());
   if (tile.order.is_swizzled()) return 16 / view.buffer->type.bytes() % width == 0;

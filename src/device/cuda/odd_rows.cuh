@@ -94,6 +94,80 @@ TG_DEVICE Pack<T, n> load_to_end(const T* from, int left) {
   return result;
 }
 
+// ---- rows that follow each other in memory, on their way to a slot of shared memory. The slot begins with a
+// number: how many bytes of the first piece are a neighbour's.
+constexpr int bytes_before_run = 16;
+template <class T>
+TG_DEVICE T* run_in(T* slot) {
+  return (T*)((char*)slot + bytes_before_run + *(const int*)slot);
+}
+TG_DEVICE void begin_run(void* slot, int first, int thread) {
+  if (thread == 0) *(int*)slot = first;
+}
+// So many elements of a run that has `elements` at most; the others become zeros. Aligned pieces of 16 bytes
+// come of it, begun and not awaited, of which each that has an element is in memory that may be read.
+template <int elements, int threads, class T>
+TG_DEVICE void bring_run(T* slot, const T* from, int count, int thread) {
+  const int first = int(uint64_t(from) & 15);
+  begin_run(slot, first, thread);
+#ifdef __CUDA_ARCH__
+  constexpr int pieces = (elements * int(sizeof(T)) + 30) / 16;
+  const int bytes = count > 0 ? first + count * int(sizeof(T)) : 0;
+#pragma unroll 2
+  for (int at = 16 * thread; at < 16 * pieces; at += 16 * threads) {
+    const int left = bytes - at;
+    begin_copy<16>((char*)slot + bytes_before_run + at, (const char*)from - first + at,
+                   left < 0    ? 0
+                   : left < 16 ? left
+                               : 16);
+  }
+#else
+  T* const to = (T*)((char*)slot + bytes_before_run + first);
+  for (int i = thread; i < elements; i += threads)
+    begin_copy<int(sizeof(T))>(to + i, from + i, i < count ? int(sizeof(T)) : 0);
+#endif
+}
+// Rows of which so many are left, and so many elements of each; by elements, awaited, where they do not
+// follow each other.
+template <int rows, int columns, int threads, class T>
+TG_DEVICE void bring_rows(T* slot, const T* from, int64_t row_stride, int64_t stride, int64_t rows_left,
+                          int64_t columns_left, int thread) {
+  const int own_rows = rows_left < 0 ? 0 : rows_left < rows ? int(rows_left) : rows;
+  const int own_columns = columns_left < 0 ? 0 : columns_left < columns ? int(columns_left) : columns;
+  if (stride == 1 && (rows == 1 || row_stride == columns))
+    return bring_run<rows * columns, threads>(slot, from, own_rows * own_columns, thread);
+  begin_run(slot, 0, thread);
+  T* const to = (T*)((char*)slot + bytes_before_run);
+#pragma unroll 1
+  for (int i = thread; i < rows * columns; i += threads) {
+    const int row = i / columns, column = i % columns;
+    to[i] = row < own_rows && column < own_columns ? from[row * row_stride + column * stride] : T{};
+  }
+}
+// Elements of a tile in shared memory, wherever they begin, behind which as many bytes may be read as a piece
+// has.
+template <int n, class T>
+TG_DEVICE Pack<T, n> load_from_run(const T* from, bool exists) {
+  using P = Pack<T, n>;
+  P result{};
+#ifdef __CUDA_ARCH__
+  constexpr int units = P::bytes / P::unit + 1;
+  const int first = int(uint64_t(from) & (P::unit - 1));
+  const auto* at = (const typename P::Word*)((const char*)from - first);
+  uint32_t words[P::words + P::unit / 4];
+#pragma unroll
+  for (int i = 0; i < units; ++i) {
+    typename P::Word word{};
+    if (exists) word = at[i];
+    to_words(words + i * P::unit / 4, word);
+  }
+  shift_words<P::words, P::unit, (sizeof(T) < 4)>(words, first, result.word);
+#else
+  if (exists) memcpy(result.word, from, size_t(P::bytes));
+#endif
+  return result;
+}
+
 template <class Word>
 TG_DEVICE void store_word(char* to, Word x) {
   *(Word*)to = x;

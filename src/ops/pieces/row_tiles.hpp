@@ -30,23 +30,30 @@ inline int whole_power(int rows) { return static_cast<int>(std::bit_floor(static
 inline constexpr int fewest_elements_of_tile = 2048, fewest_elements_on_cpu = 1024;
 
 // Whether a row of 16 bits has three or four pieces for each lane of a warp, which then has whole rows: its
-// sums need no other warp.
+// sums need no other warp. Of rows that end at a multiple of half a piece the last round may lack a few.
 inline bool is_row_of_warp(int row_elements) {
-  constexpr int lanes = 32, piece = 8;
-  const int rounds = row_elements / (lanes * piece);
-  return row_elements % (lanes * piece) == 0 && (rounds == 3 || rounds == 4);
+  constexpr int lanes = 32, piece = 8, half = piece / 2, least_full = 8;
+  const int own = row_elements % piece == half ? half : piece, pieces = row_elements / own;
+  const int rounds = (pieces + lanes - 1) / lanes, idle = rounds * lanes - pieces;
+  if (row_elements % own != 0 || idle * least_full > (own == half ? pieces : 0)) return false;
+  return rounds == 3 || rounds == 4;
+}
+// Whether a thread has a whole row of 16 bits, of a few halves of pieces, where it is only read.
+inline bool is_row_of_thread(int row_elements) {
+  constexpr int piece = 8, half = piece / 2, fewest = 3, most = 7;
+  return row_elements % piece == half && row_elements >= fewest * half && row_elements <= most * half;
 }
 
 // Rows of about so many elements together; where warps have whole rows, of as many as four have. Where a
 // GPU's rows end within pieces of 16 bytes, of which a thread then has several of one row, they are a power
 // of two, and fewer where they are not short: loads that are shifted take more registers.
-inline int rows_of_plan(int elements, int row_elements, bool on_gpu) {
+inline int rows_of_plan(int elements, int row_elements, bool on_gpu, DType type) {
   constexpr int piece = 8, short_row = 768, long_row = 1024, most = 16, of_warps = 4;
   const int fewest = on_gpu ? fewest_elements_of_tile : fewest_elements_on_cpu;
   const int most_rows = std::max(most, fewest / std::max(row_elements, 1));
   const bool is_cut = on_gpu && row_elements % piece != 0;
   const bool is_between = row_elements > short_row && row_elements <= long_row,
-             is_of_warp = on_gpu && is_row_of_warp(row_elements);
+             is_of_warp = on_gpu && is_row_of_warp(row_elements) && (!is_cut || type.bits() == 16);
   if (is_of_warp) return of_warps;
   const int own = is_cut && is_between ? elements / 2 : elements;
   const int rows = std::clamp(own / std::max(row_elements, 1), 1, most_rows);

@@ -40,8 +40,11 @@ std::optional<HeldRows> held_rows_of(const Bound<Op>& c, int elements, int longe
     const auto threads = threads_of_cut_row(classes, has_copy_engine(c.call()));
     return gives_gradient<Op> && threads ? std::optional(HeldRows{1, classes, threads}) : std::nullopt;
   }
-  const int rows = whole_power(rows_of_plan(elements, classes, c.on_gpu()));
-  return HeldRows{rows_of_tile(rows, classes), classes};
+  constexpr int rows_of_threads = 128;
+  const bool is_of_thread = c.on_gpu() && std::is_same_v<Op, CrossEntropy> && c.type("logits").bits() == 16 &&
+                            is_row_of_thread(classes);
+  const int rows = whole_power(rows_of_plan(elements, classes, c.on_gpu(), c.type("logits")));
+  return HeldRows{is_of_thread ? rows_of_threads : rows_of_tile(rows, classes), classes};
 }
 
 struct LossInstance {

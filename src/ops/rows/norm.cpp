@@ -89,11 +89,24 @@ struct NormGradient {
     constexpr int of_f32 = 4, short_tile = 1024, one_piece = 4096, few = 3;
     constexpr int resident = adds_residual<Op> ? 640 : is_centred<Op> ? 864 : 896;
     if (c.spread) return max(processors() / 2, 1);
+    if (c.runs) return processors() * blocks_of_runs();
     if (!c.direct) return processors() * (c.is_long() ? 1 : norms_of_a_processor);
     if (c.type == f32) return processors() * of_f32;
     if (c.dim > one_piece) return processors();
     const bool has_three_pieces = c.dim < short_tile && c.rows * c.dim > short_tile;
     return processors() * (has_three_pieces ? few : std::max(1, resident / c.threads));
+  }
+
+  // As many blocks as registers have room for: of rows of which a thread has one piece, so many for each.
+  int blocks_of_runs() const {
+    constexpr int registers = 64 << 10, each = is_centred<Op> ? 80 : 64;
+    return c.dim > piece_of_row(c) * c.threads ? 1 : std::max(1, registers / each / c.threads);
+  }
+  // A block that is alone has more rows on their way.
+  int stages() const {
+    constexpr int usual = 3, most = 6, bytes_on_their_way = 64 << 10;
+    if (!c.runs || blocks_of_runs() > 1) return usual;
+    return std::clamp(1 + bytes_on_their_way / (2 * c.dim * c.type.bytes()), usual, most);
   }
 
   // A tile of rows of all inputs, in shared memory.
@@ -239,7 +252,7 @@ struct NormGradient {
       if (c.weight) sum.emplace(shape, f32, Loc::current()), clear(*sum);
       if (c.bias) bias_sum.emplace(shape, f32, Loc::current()), clear(*bias_sum);
       const Weights weights(*this);
-      pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
+      pipelined(ceildiv(tiles - block, blocks), {.stages = stages()}, [&](Index step) {
         tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr,
              bias_sum ? &*bias_sum : nullptr);
       });

@@ -32,14 +32,15 @@ struct NormInstance {
   std::optional<SpreadRows> pieces = {};  // of rows that no block holds; their number of features is no part
   std::optional<int> held = {};           // pieces in registers
   bool direct = false;                    // rows of a gradient come to registers at once
+  bool runs = false;                      // or to shared memory, ahead, where they begin anywhere
   std::optional<int> spread = {};         // threads of each CTA that holds a part of the row
   bool stays = false;                     // and of those after it
   std::optional<int> partials = {};       // that are added at a time, unless many
   auto fields() const {
     return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
                       labelled("threads", threads), pieces, labelled("held", held),
-                      labelled("direct", direct), labelled("spread", spread), labelled("stays", stays),
-                      labelled("partials", partials));
+                      labelled("direct", direct), labelled("runs", runs), labelled("spread", spread),
+                      labelled("stays", stays), labelled("partials", partials));
   }
   bool is_long() const { return dim > 8192; }
 };
@@ -112,7 +113,7 @@ NormInstance<Op> norm_plan(const Bound<Op>& c) {
                                     : threads_of_cut_row(made.dim, has_copy_engine(c.call()));
     return made.spread ? made : in_pieces(made, c, 1);
   }
-  made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu()), made.dim);
+  made.rows = rows_of_tile(rows_of_plan(elements, made.dim, c.on_gpu(), made.type), made.dim);
   made.threads = threads_of_cut_tile(made.rows, made.dim, made.weight ? 2 : 1, c.on_gpu()).value_or(0);
   return made;
 }
@@ -131,6 +132,24 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   for (int threads = most; threads > fewest; threads -= warp)
     if (pieces % threads == 0) return threads;
   return 0;
+}
+
+// Longer rows that end within pieces come ahead to shared memory as runs, of which it has room for two.
+template <class Op>
+bool comes_as_runs(const NormInstance<Op>& c) {
+  constexpr int shortest = 1024, longest = 20480, shortest_of_f32 = 4096, longest_of_f32 = 11264;
+  if (adds_residual<Op> || c.dim % piece_of_row(c) == 0) return false;
+  const int bits = std::max(c.type.bits(), c.weight.value_or(c.type).bits());
+  return bits == 16 ? c.dim > shortest && c.dim <= longest
+                    : c.type == f32 && c.dim > shortest_of_f32 && c.dim <= longest_of_f32;
+}
+// Threads of a block that has a row of so many pieces, one or two each; where these would be too many
+// threads, more of them have three, whose sums leave room for what they read.
+inline int threads_of_run(int pieces) {
+  constexpr int warp = 32, most = 576, most_of_long = 736, fewest = 128;
+  const int at_once = pieces > 2 * most ? most_of_long : most;
+  const int each = (pieces + at_once - 1) / at_once, wanted = (pieces + each - 1) / each;
+  return std::max(fewest, (wanted + warp - 1) / warp * warp);
 }
 
 // Rows of a gradient that no block of the usual number of threads holds: those that threads have whole pieces
@@ -180,6 +199,12 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   constexpr int elements = 4096, most_threads = 512;
   NormInstance<Op> made = norm_instance(c);
   if (!c.on_gpu()) made.partials = few_partials;  // no more than it has processors, twice
+  made.runs = c.on_gpu() && comes_as_runs(made);
+  if (made.runs) {
+    const int piece = piece_of_row(made);
+    made.threads = threads_of_run((made.dim + piece - 1) / piece);
+    return made;
+  }
   const bool is_held = !made.is_long() || has_room_for_gradient(made);
   if (made.dim > longest_held_norm || !is_held) return long_gradient_plan(made, c);
   const int most_rows = std::max(64, c.on_gpu() ? fewest_elements_of_tile / std::max(made.dim, 1) : 0),
@@ -209,6 +234,9 @@ void run_norm_gradient(const Bound<Op>& c, Launch& launch) {
   const NormInstance<Op> made = norm_gradient_plan(c);
   if (c.on_gpu() && made.pieces) note_rows_read_twice(launch, c.dim("d"));
   if (made.direct && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
+  if (made.runs) note_runs(launch, c.dim("d"), made.type);
+  if (c.on_gpu() && made.is_long() && !made.spread && !made.pieces)
+    note_few_rows_of_blocks(launch, c.dim("rows"), planned_gpu_processors(c.call()));
   if (made.stays) note_few_rows_of_clusters(launch, c.dim("rows"));
   launch(made, norm_gradient_program<Op>);
 }

@@ -6,7 +6,8 @@
 
 namespace tegula::ops {
 
-// Of rows of which a tile has one or two: they begin off 16 bytes, where asynchronous copies do not begin either.
+// Of rows of which a tile has one or two: they begin off 16 bytes, where asynchronous copies do not begin
+// either.
 inline void note_cut_rows(Launch& launch, std::int64_t elements, DType type) {
   constexpr int piece = 16;
   if (elements * type.bytes() % piece == 0) return;
@@ -16,6 +17,39 @@ inline void note_cut_rows(Launch& launch, std::int64_t elements, DType type) {
         "hold "
         "each until its sums are formed",
         elements);
+  });
+}
+// The same of rows that come ahead.
+inline void note_runs(Launch& launch, std::int64_t elements, DType type) {
+  constexpr int piece = 16;
+  if (elements * type.bytes() % piece == 0) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: rows of {} elements begin off 16 bytes: the pieces around them come ahead to shared memory, "
+        "where threads shift what they read",
+        elements);
+  });
+}
+// Rows of 16 bits that a power of two of lanes shares, by pieces of eight bytes of which each lane has one.
+inline void note_idle_lanes(Launch& launch, std::int64_t elements, DType type) {
+  constexpr std::int64_t half = 4, piece = 2 * half, most = 7, least_idle = 3;
+  if (type.bits() != 16 || elements % piece != half || elements > most * half) return;
+  const std::int64_t pieces = elements / half, lanes = pieces > 4 ? 8 : 4;
+  if (8 * (lanes - pieces) < least_idle * lanes) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: rows of {} elements are {} pieces of 8 bytes for {} lanes, of which {} have none", elements,
+        pieces, lanes, lanes - pieces);
+  });
+}
+// Of long rows a block has one, and with it the sums of all features.
+inline void note_few_rows_of_blocks(Launch& launch, std::int64_t rows, int processors) {
+  if (rows >= processors) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: {} rows are a block each, fewer than the {} processors, and a second grid adds the sums of "
+        "features that each block has of its row",
+        rows, processors);
   });
 }
 // A cluster of eight blocks has one row at a time.

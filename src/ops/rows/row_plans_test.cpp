@@ -26,12 +26,19 @@ TEST(RowPlans, GiveEachThreadPiecesOfShortRows) {
   EXPECT_TRUE(has(kernel_of("rms_norm", of_norm(4096, 128)), "_128_16_"));
   EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(4096, 8)}}), "_8_256"));
   const Tensors logits{{"logits", rows(4096, 20)}, {"labels", rows(1, 4096, i32).reshape({4096})}};
-  EXPECT_TRUE(has(kernel_of("cross_entropy", logits), "_t64x20"));
+  EXPECT_TRUE(has(kernel_of("cross_entropy", logits), "_t128x20")) << "a row for each thread";
 }
 
 TEST(RowPlans, GiveWarpsWholeRows) {
-  for (const auto& [features, tile] : {std::pair{512, "_512_16"}, {768, "_768_4"}, {1024, "_1024_4"}})
+  for (const auto& [features, tile] : {std::pair{512, "_512_16"},
+                                       {768, "_768_4"},
+                                       {1024, "_1024_4"},
+                                       {500, "_500_4"},
+                                       {508, "_508_4"},
+                                       {420, "_420_16"},
+                                       {501, "_501_16"}})
     EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(4096, features)}}), tile)) << features;
+  EXPECT_TRUE(has(kernel_of("softmax", {{"x", rows(4096, 500, f32)}}), "_500_16")) << "whole pieces";
   Tensors inputs = of_norm(4096, 768);
   inputs.emplace("dout", rows(4096, 768));
   EXPECT_TRUE(has(kernel_of("rms_norm_backward", inputs), "_768_7_threads224"));

@@ -57,7 +57,7 @@ SoftmaxInstance<Op> softmax_plan(const Bound<Op>& c) {
     const SpreadRows pieces = spread_rows(c.dim("d"), c.type("x"), c.on_gpu(), tensors);
     return {c.type("x"), 0, 1, pieces, held_pieces(c.dim("d"), c.type("x"), pieces.rows, tensors)};
   }
-  int rows = rows_of_plan(8192, dim, c.on_gpu());
+  int rows = rows_of_plan(8192, dim, c.on_gpu(), c.type("x"));
   if (c.on_gpu() && tensors > 1) rows = whole_power(rows);
   rows = rows_of_tile(rows, dim);
   return {c.type("x"), dim, rows, {}, {}, {}, threads_of_cut_tile(rows, dim, tensors, c.on_gpu())};
@@ -187,6 +187,7 @@ void run_softmax(const Bound<Op>& c, Launch& launch) {
   const SoftmaxInstance<Op> made = softmax_plan<Op, tensors>(c);
   constexpr int most_rows = 2;
   if (c.on_gpu() && made.holds_rows() && made.rows <= most_rows) note_cut_rows(launch, c.dim("d"), made.type);
+  if (c.on_gpu() && tensors > 1) note_idle_lanes(launch, c.dim("d"), made.type);
   launch(made, program);
 }
 

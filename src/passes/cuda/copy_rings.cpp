@@ -14,6 +14,7 @@
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
+#include "passes/cuda/run_copies.hpp"
 #include "passes/cuda/specialize_roles.hpp"
 #include "passes/cuda/steps_apart.hpp"
 #include "passes/plain_control.hpp"
@@ -85,6 +86,8 @@ class RingSearch {
 
   CopyRings run() {
     walk(grid_.body, {});
+    result_.anywhere = tiles_beside_runs(grid_.body, result_.runs);
+    result_.anywhere.insert(result_.runs.begin(), result_.runs.end());
     return std::move(result_);
   }
 
@@ -103,6 +106,10 @@ class RingSearch {
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
   Reason reason_of(const RingCandidate& c, const For& loop) const;
+  bool comes_as_run(const RingCandidate& c) const;
+  std::int64_t bytes_of_slot(const RingCandidate& c) const {
+    return comes_as_run(c) ? slot_bytes_of_run(*c.tile) : slot_bytes(*c.tile);
+  }
   Planned<Body> bring(const For& loop, const std::vector<RingCandidate>& candidates) const;
   std::vector<RingCandidate> tiles_of(const For& loop);
   std::int64_t tile_bytes(const Body& body, bool nested) const;
@@ -204,9 +211,17 @@ Planned<Body> RingSearch::bring(const For& loop, const std::vector<RingCandidate
   return map_body(*all, [](const Stmt& s) { return as<Declare>(s) ? Body{} : Body{s}; });
 }
 
+// Of a block that is spread, each CTA would have a run of its own.
+bool RingSearch::comes_as_run(const RingCandidate& c) const {
+  const auto* copy = as<Copy>(c.fills[0]);
+  return grid_.hints.cluster == 1 && c.fills.size() == 1 && copy && is_run(*copy) &&
+         is_read_by_elements(grid_.body, *c.tile, {c.fills[0].get()});
+}
+
 Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
   for (const Stmt& s : c.fills) {
-    if (Reason reason = reason_to_wait(s); !reason.why.empty()) return reason;
+    Reason reason = comes_as_run(c) ? Reason{} : reason_to_wait(s);
+    if (!reason.why.empty()) return reason;
     const Effects e = all_effects(s);
     for (const Region& r : e.regions)
       if (is_write(r.touch) && r.view->buffer != c.tile)
@@ -263,7 +278,7 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
   }
   std::string list;
   for (const RingCandidate& c : tiles)
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", named(*c.tile), slot_bytes(*c.tile));
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", named(*c.tile), bytes_of_slot(c));
   add(result_.notes,
       {NoteKind::stages, at,
        fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked, depth, list),
@@ -275,7 +290,7 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
 // loop asks for, the largest stays where it is used. True if it was for want of room that some stay.
 bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles,
                      int& depth) const {
-  const auto bytes_of = [](const RingCandidate& c) { return slot_bytes(*c.tile); };
+  const auto bytes_of = [&](const RingCandidate& c) { return bytes_of_slot(c); };
   for (bool missing = false;; missing = true) {
     std::int64_t bytes = 0;
     for (const RingCandidate& c : tiles) bytes += bytes_of(c);
@@ -321,7 +336,7 @@ std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& arou
   brought_ = {&loop, *bring(loop, tiles)};
   add_events(ring, loop, s->at, brought_.bring, simulated_warps(grid_), around.loops);
   std::int64_t bytes = 0;
-  for (const BufferPtr& tile : ring.tiles) bytes += depth * slot_bytes(*tile);
+  for (const RingCandidate& c : tiles) bytes += depth * bytes_of_slot(c);
   result_.loops.emplace(s.get(), std::move(ring));
   return bytes;
 }
@@ -330,6 +345,7 @@ void RingSearch::take(CopyRing& ring, const std::vector<RingCandidate>& tiles) {
   for (const RingCandidate& c : tiles) {
     ring.tiles.push_back(c.tile);
     result_.tiles.insert(c.tile.get());
+    if (comes_as_run(c)) result_.runs.insert(c.tile.get());
     for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
   }
 }
@@ -358,6 +374,8 @@ bool RingSearch::go_back(const For& loop, const Stmt& s, const std::vector<RingC
                          const Stmt& before) {
   const auto found = result_.loops.find(before.get());
   if (found == result_.loops.end() || found->second.goes_back || tiles.empty()) return false;
+  if (std::any_of(tiles.begin(), tiles.end(), [&](const RingCandidate& c) { return comes_as_run(c); }))
+    return false;
   CopyRing& forward = found->second;
   const auto left = left_by(forward, loop, tiles);
   if (!left) return false;

@@ -33,6 +33,9 @@ struct CopyRings {
   // Statements of their bodies that fill slots: the events do it instead.
   std::unordered_set<const ir::StmtNode*> fills;
   std::unordered_set<const ir::Buffer*> tiles;
+  // Tiles that come as runs (run_copies.hpp), and with them those of which pieces are read wherever they
+  // begin.
+  std::unordered_set<const ir::Buffer*> runs, anywhere;
   std::vector<Note> notes;  // stages that loops do not have, tiles that do not come ahead
 
   bool empty() const { return loops.empty(); }

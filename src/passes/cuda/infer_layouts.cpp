@@ -85,8 +85,9 @@ struct Node {
   int parent;
   layout::Coordinates shape;
   int threads = 0;
-  int vector = 1;         // elements of memory that a thread best takes at a time
-  bool is_whole = false;  // in pieces of rows that exist or do not, as tiles in shared memory have them
+  int vector = 1;          // elements of memory that a thread best takes at a time
+  bool is_whole = false;   // in pieces of rows that exist or do not, as tiles in shared memory have them
+  bool is_stored = false;  // to tensors
   std::optional<Layout> fixed;
   int depth = -1;  // of the product that fixed it
 };
@@ -121,7 +122,9 @@ layout::Coordinates shape_of(const std::vector<Expr>& extents) {
 
 class Inference {
  public:
-  Inference(const CudaTarget& target, const HeldFragments& held) : target_(target), held_(held) {}
+  Inference(const CudaTarget& target, const HeldFragments& held,
+            const std::unordered_set<const Buffer*>& anywhere)
+      : target_(target), held_(held), anywhere_(anywhere) {}
   void collect(const Body& body, int threads, int depth);
   Layouts solve(const Body& body, bool cuts_rows);
 
@@ -144,6 +147,7 @@ class Inference {
 
   const CudaTarget& target_;
   const HeldFragments& held_;
+  const std::unordered_set<const Buffer*>& anywhere_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<LoopAround> around_;
@@ -156,7 +160,7 @@ class Inference {
 
 int Inference::node(const layout::Coordinates& shape, int threads) {
   const int n = static_cast<int>(nodes_.size());
-  nodes_.push_back({n, shape, threads, 1, false, std::nullopt, -1});
+  nodes_.push_back({n, shape, threads, 1, false, false, std::nullopt, -1});
   return n;
 }
 
@@ -174,6 +178,7 @@ void Inference::join(int a, int b) {
   from.parent = a;
   to.vector = std::max(to.vector, from.vector);
   to.is_whole |= from.is_whole;
+  to.is_stored |= from.is_stored;
   if (from.depth > to.depth) to.fixed = from.fixed, to.depth = from.depth;
 }
 
@@ -197,10 +202,12 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = fragment_access(inner);
     if (!access) {
+      nodes_[static_cast<std::size_t>(find(self))].is_stored |= as<Store>(inner) || as<Atomic>(inner);
       if (const auto* load = as<Load>(inner); load && is_spread(n, load->from)) return;
       for_each_view(inner, [&](const View& view) {
         nodes_[static_cast<std::size_t>(find(self))].is_whole |=
-            view.is_tile() || !is_own_shape(view) || view.buffer->type.bytes() > most_bytes_anywhere;
+            (view.is_tile() && !anywhere_.contains(view.buffer.get())) || !is_own_shape(view) ||
+            view.buffer->type.bytes() > most_bytes_anywhere;
         // Where the loop reads a fragment first, elements of a byte alone decide that are stored by pieces.
         const bool decides = view.buffer->type.bytes() == 1 && contains(n.body, inner);
         int& vector = nodes_[static_cast<std::size_t>(decides ? find(self) : self)].vector;
@@ -346,7 +353,8 @@ bool Inference::goes_with_sums(int n) {
   });
 }
 
-// Whether sums over parts of rows lie as a fragment that memory fills, or takes, by longer pieces than theirs.
+// Whether sums over parts of rows lie as a fragment that memory fills, or takes, by longer pieces than
+// theirs.
 bool Inference::waits_for_memory(int n) {
   return goes_with_sums(n) && std::any_of(around_.begin(), around_.end(), [&](const LoopAround& own) {
            const Node& fragment = nodes_[static_cast<std::size_t>(find(own.fragment))];
@@ -375,7 +383,10 @@ Layouts Inference::solve(const Body& body, bool cuts_rows) {
     const int open = choose();
     if (open < 0) break;
     Node& n = nodes_[static_cast<std::size_t>(open)];
-    n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, cuts_rows && !n.is_whole);
+    const bool may_be_cut = cuts_rows && !n.is_whole;
+    // What a thread stores of its own row would be less than what memory takes at a time.
+    if (may_be_cut && !n.is_stored) n.fixed = layout::rows_of_threads(n.threads, n.shape, n.vector);
+    if (!n.fixed) n.fixed = layout::in_pieces(n.threads, n.shape, n.vector, may_be_cut);
   }
   Layouts result;
   for (const auto& [buffer, n] : fragments_)
@@ -389,8 +400,8 @@ Layouts Inference::solve(const Body& body, bool cuts_rows) {
 }  // namespace
 
 Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target, const HeldFragments& held,
-                      bool has_products) {
-  Inference inference(target, held);
+                      bool has_products, const std::unordered_set<const Buffer*>& anywhere) {
+  Inference inference(target, held, anywhere);
   inference.collect(body, threads, 0);
   for_each_stmt(body, [&](const Stmt& s) { has_products |= as<Gemm>(s) != nullptr; });
   return inference.solve(body, !has_products);

@@ -7,6 +7,7 @@
 #pragma once
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "layout/lane_shares.hpp"
 #include "passes/cuda/exchange_registers.hpp"
@@ -24,9 +25,11 @@ struct Layouts {
 };
 
 // `held` fragments lie as is said there. In kernels with products, in this body or others, no row ends within
-// what a thread has of it: their texts load pieces at multiples of 16 bytes alone.
+// what a thread has of it: their texts load pieces at multiples of 16 bytes alone. Rows of shared tiles end
+// there only if pieces of these are read wherever they begin: `anywhere`.
 Layouts infer_layouts(const ir::Body& body, int threads, const CudaTarget& target,
-                      const HeldFragments& held = {}, bool has_products = false);
+                      const HeldFragments& held = {}, bool has_products = false,
+                      const std::unordered_set<const ir::Buffer*>& anywhere = {});
 
 // For each dimension of the fragment the loop's index that goes over all of it; nothing if the access is not
 // of this kind.

@@ -102,7 +102,7 @@ bool fills_in_pieces(const For& loop, const CopyRings& rings) {
   for_each_stmt(loop.body, [&](const Stmt& s) {
     if (!rings.fills.contains(s.get())) return;
     const auto* copy = as<Copy>(s);
-    result &= copy && is_cut_into_pieces(*copy, loop.index[0]);
+    result &= copy && !rings.runs.contains(copy->to.buffer.get()) && is_cut_into_pieces(*copy, loop.index[0]);
   });
   return result;
 }
