@@ -70,6 +70,18 @@ FetchAhead fetch(const Body& slice, const Substitution& by) {
   return {std::move(statements), copy.from, copy.to.extent(0), copy.to.extent(1), nullptr};
 }
 
+// Of as many rows, a product takes so long for each line of an operand that it fetches larger ones, too.
+constexpr std::int64_t many_rows = 64, most_bytes_of_many_rows = 256 * 1024;
+
+bool brings_matrix(const Copy& copy) {
+  return !copy.from.is_tile() && copy.to.is_tile() && copy.to.rank() == 2;
+}
+bool has_time_for(const Gemm& product, const Copy& copy) {
+  if (is_fetchable(copy)) return true;
+  if (!brings_matrix(copy) || product.c.extent(0) < many_rows) return false;
+  return copy.to.extent(0) * copy.to.extent(1) * copy.from.buffer->type.bits() <= 8 * most_bytes_of_many_rows;
+}
+
 // A product fetches for one copy: the last in front of it that has time, else, for the next iteration, the
 // last of all.
 class Fetches {
@@ -79,7 +91,7 @@ class Fetches {
 
   void add(std::size_t copy) {
     const auto in_front = std::find_if(products_.begin(), products_.end(), [&](std::size_t product) {
-      return product < copy && is_free(product);
+      return product < copy && is_free(product, copy);
     });
     if (in_front != products_.end()) {
       if (const auto slice = Slice(loop_.body, *in_front, copy).statements())
@@ -87,14 +99,17 @@ class Fetches {
       return;
     }
     const auto any =
-        std::find_if(products_.begin(), products_.end(), [&](std::size_t p) { return is_free(p); });
+        std::find_if(products_.begin(), products_.end(), [&](std::size_t p) { return is_free(p, copy); });
     const auto slice = Slice(loop_.body, 0, copy).statements();
     if (any != products_.end() && slice) put(*any, fetch_for_next(*slice));
   }
   FetchesAhead take() { return std::move(result_); }
 
  private:
-  bool is_free(std::size_t product) const { return !result_.contains(loop_.body[product].get()); }
+  bool is_free(std::size_t product, std::size_t copy) const {
+    const Stmt& stmt = loop_.body[product];
+    return !result_.contains(stmt.get()) && has_time_for(*as<Gemm>(stmt), *as<Copy>(loop_.body[copy]));
+  }
   void put(std::size_t product, FetchAhead fetch) {
     result_.emplace(loop_.body[product].get(), std::move(fetch));
   }
@@ -117,7 +132,7 @@ class Fetches {
 }  // namespace
 
 bool is_fetchable(const Copy& copy) {
-  return !copy.from.is_tile() && copy.to.is_tile() && copy.to.rank() == 2 &&
+  return brings_matrix(copy) &&
          copy.to.extent(0) * copy.to.extent(1) * held_bytes(copy.to.buffer->type) <= most_fetched_bytes;
 }
 
@@ -129,7 +144,7 @@ FetchesAhead fetches_ahead(const For& loop) {
   Fetches fetches(loop, products);
   for (std::size_t i = 0; i < loop.body.size(); ++i) {
     const auto* copy = as<Copy>(loop.body[i]);
-    if (copy != nullptr && is_fetchable(*copy)) fetches.add(i);
+    if (copy != nullptr) fetches.add(i);
   }
   return fetches.take();
 }

@@ -35,6 +35,22 @@ void loop(Program& p, const std::function<void(Problem&, const Expr& t, Fragment
   });
 }
 
+// Operands of `rows` rows by 80 KB.
+void large(Program& p, int rows) {
+  constexpr int depth = 1280, steps = 3;
+  Tensor a = p.in(floats({rows, steps * depth})), b = p.in(floats({steps * depth, side}, 2)),
+         out = p.out({rows, side}, f32);
+  grid(1, [&](Index) {
+    Fragment sum({rows, side}, f32, 0);
+    pipelined(steps, [&](Index t) {
+      Shared left({rows, depth}, f32), right({depth, side}, f32);
+      copy(b.at(t * depth, 0), right), copy(a.at(0, t * depth), left);
+      gemm(left, right, sum);
+    });
+    copy(sum, out);
+  });
+}
+
 struct Fetching {
   Case program;
   std::vector<std::string> of_products;  // in their order: the tensors, with the result after the last step
@@ -90,6 +106,8 @@ const Fetching table[] = {
         });
       }},
      {"a left"}},
+    {{"a large operand of a product with many rows", [](Program& p) { large(p, 64); }, 1e-3}, {"b left"}},
+    {{"and of one with fewer", [](Program& p) { large(p, 63); }, 1e-3}, {""}},
     {{"rows that a list names, which the loop writes",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment&) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/begun_sums.hpp"
 #include "codegen/cpu.hpp"
 #include "codegen/fetch_ahead.hpp"
 #include "codegen/kept_tiles.hpp"
@@ -167,11 +168,13 @@ class GridPrinter {
   std::string report_place(std::vector<CpuProgram::Report>& reports, const std::string& text, const Loc& at);
   void open_loop(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end, const Loc& at);
   void masked(const ir::If& n, const Loc& at);
+  void begin_sums(const ir::For& loop, const ir::Stmt& stmt);
 
   // ---- rows (print_rows.cpp)
   void rows(const std::vector<RowOp>& group);
   void pass(const std::vector<RowOp>& ops, std::span<const RowOp> later);
   void scalar_op(const RowOp& op);
+  bool scales_rows(const RowOp& op) const;
   void row_body(const RowOp& op, const std::string& accumulator);
   std::string begin_reduction(const RowOp& op);
   void end_reduction(const RowOp& op, const std::string& accumulator);
@@ -229,7 +232,8 @@ class GridPrinter {
   bool is_narrow(const ir::Access& access) const;
   std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,
-                   const std::string& row_stride);
+                   const std::string& row_stride, const std::string& adds);
+  std::string adds_text(const ir::Gemm& n, const ir::Stmt& product) const;
   std::string unpacked_b(const ir::Gemm& n);
   bool reads_columns(const ir::Gemm& n) const;
   std::string copied_b(const ir::Copy& n, const ir::Gemm& product);
@@ -270,12 +274,15 @@ class GridPrinter {
   std::unordered_set<const ir::Variable*> of_lists_;  // numbers that were loaded for the rows of a pass
   std::unordered_set<const ir::Access*> whole_;       // rows of tensors that are known to be whole
   std::vector<ir::Access> fetched_,
-      fetched_of_pass_;    // whose rows passes have read, and the one that is printed reads
-  FetchesAhead fetches_;   // of the loops being printed
-  LateCopies late_;        // of the bodies being printed
-  CopiesOfScans scanned_;  // the same
-  std::unordered_set<const ir::StmtNode*> made_by_others_;  // copies that products and scans make
-  std::vector<FetchAhead> results_;                         // of the block
+      fetched_of_pass_;   // whose rows passes have read, and the one that is printed reads
+  FetchesAhead fetches_;  // of the loops being printed
+  BegunSums begun_;       // of the bodies being printed
+  std::unordered_set<const ir::StmtNode*> late_clears_;        // that the loops of these have
+  std::unordered_map<const ir::StmtNode*, std::string> adds_;  // in which steps a product does
+  LateCopies late_;                                            // of the bodies being printed
+  CopiesOfScans scanned_;                                      // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;     // copies that products and scans make
+  std::vector<FetchAhead> results_;                            // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;
   std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile

@@ -117,17 +117,26 @@ std::string GridPrinter::narrow_place(const Access& access) {
 
 // A product that was formed aside goes to c, element by element.
 void GridPrinter::add_product(const Gemm& n, const MemoryView& c, const std::string& from,
-                              const std::string& row_stride) {
+                              const std::string& row_stride, const std::string& adds) {
   const DType type = n.c.buffer->type;
   out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", n.c.extent(0)));
   const std::string element =
       fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
   const std::string product = fmt::format("{}[i * {} + j]", from, row_stride);
-  const std::string sum = n.overwrite          ? product
-                          : type.is_floating() ? element + " + " + product
-                                               : fmt::format("add({}, {})", element, product);
-  out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", n.c.extent(1), element, rounded(type, sum)));
+  const std::string both =
+      type.is_floating() ? element + " + " + product : fmt::format("add({}, {})", element, product);
+  const std::string sum = adds == "false"  ? product
+                          : adds == "true" ? both
+                                           : fmt::format("{} ? {} : {}", adds, both, product);
+  out_.line(
+      fmt::format("for (long j = 0; j < {}; ++j) {} = {};", n.c.extent(1), element, rounded(type, sum)));
   out_.close();
+}
+
+// Whether the product adds to c, or replaces it.
+std::string GridPrinter::adds_text(const Gemm& n, const Stmt& product) const {
+  const auto found = adds_.find(product.get());
+  return n.overwrite ? "false" : found != adds_.end() ? found->second : "true";
 }
 
 void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
@@ -148,15 +157,15 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
     out_.line(fmt::format("{0}* const {1} = ({0}*){2};", name, target,
                           allocate(m * round_up(columns, row_unit) * held_bytes(type))));
   }
-  const std::string ahead = fetched_text(s);
+  const std::string ahead = fetched_text(s), adds = adds_text(n, s);
   const bool columns_in_place = late_.contains(s.get()) && reads_columns(n);
   const std::string function =
                         columns_in_place ? fmt::format("gemm_columns<{}, {}>(", m, columns) : product_text(n),
                     along_k = columns_in_place ? "" : a.axes[1].stride + ", ";
-  out_.line(fmt::format("{}{}, (const {}*)({}), {}, {}{}, {}, {}, {}{});", function, k, name, a.base,
-                        distance_text(a.axes[0].stride), along_k, b, target, ldc,
-                        direct && !n.overwrite ? "true" : "false", ahead),
-            s->at);
+  out_.line(
+      fmt::format("{}{}, (const {}*)({}), {}, {}{}, {}, {}, {}{});", function, k, name, a.base,
+                  distance_text(a.axes[0].stride), along_k, b, target, ldc, direct ? adds : "false", ahead),
+      s->at);
   if (direct && type == f16) {  // rows have room for whole vectors
     out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
     out_.line(fmt::format(
@@ -164,7 +173,7 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
         target, ldc, target, ldc));
     out_.close();
   }
-  if (!direct) add_product(n, c, target, ldc);
+  if (!direct) add_product(n, c, target, ldc, adds);
   out_.close();
   scratch_ = before;
 }

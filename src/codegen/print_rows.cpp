@@ -117,6 +117,10 @@ void GridPrinter::outer_loop(const VariablePtr& index, const Expr& extent, const
   open_loop(index, int32(0), extent, at);
 }
 
+// Sums that steps of a loop multiply, most of them by one once the largest score is known: such rows are left
+// alone, which takes no more than a question.
+bool GridPrinter::scales_rows(const RowOp& op) const { return pipelined_ > 0 && factor_of_row(op); }
+
 void GridPrinter::rows(const std::vector<RowOp>& group) {
   const RowOp& first = group.front();
   const std::string ahead = std::exchange(fetches_next_, false) ? rows_of_next() : "";
@@ -128,7 +132,8 @@ void GridPrinter::rows(const std::vector<RowOp>& group) {
   std::vector<RowOp> ops;
   const std::span<const RowOp> all(group);
   for (std::size_t i = 0; i < group.size(); ++i) {
-    if (!ops.empty() && !can_share_pass(group[i], ops)) {
+    const bool alone = !ops.empty() && (scales_rows(group[i]) || scales_rows(ops.back()));
+    if (!ops.empty() && (alone || !can_share_pass(group[i], ops))) {
       pass(ops, all.subspan(i));
       ops.clear();
     }
@@ -356,6 +361,8 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   out_.open("{");
   const Body taken = is_known ? taken_of_row(ops, signature_.kernel().may_alias.empty()) : Body{};
   body(taken);
+  const bool scales = is_known && scales_rows(first) && ops.front().body.size() == 2;
+  if (scales) out_.open(fmt::format("if ({} != 1.0f) {{", scalar(*factor_of_row(first))));
   for_each_stmt(taken, [&](const Stmt& s) {
     if (const auto* load = as<Load>(s)) of_lists_.insert(load->variable.get());
   });
@@ -372,6 +379,7 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   }
   whole_.clear(), true_of_rows_.clear();
   if (!is_known || full < constant_value(first.extent)) vectors_from(ops, accumulators, full);
+  if (scales) out_.close();
   out_.close();
   fetched_.insert(fetched_.end(), fetched_of_pass_.begin(), fetched_of_pass_.end());
   fetched_of_pass_.clear(), of_lists_.clear();

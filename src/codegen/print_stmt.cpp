@@ -134,8 +134,13 @@ void GridPrinter::body(const Body& given) {
       for (const Stmt& copy : {copies.in, copies.out})
         if (copy) made_by_others_.insert(copy.get());
     }
+  for (const auto& [loop, sums] : begun_sums(statements)) {
+    begun_.emplace(loop, sums);
+    for (const BegunSum& sum : sums) late_clears_.insert(sum.clear.get());
+  }
   for (std::size_t i = 0; i < statements.size(); ++i) {
     const Stmt& s = statements[i];
+    if (late_clears_.contains(s.get())) continue;
     auto op = lane_ ? std::nullopt : row_op(s);
     if (!op) {
       const bool passes = as<Declare>(s) != nullptr || as<Let>(s) != nullptr;
@@ -236,9 +241,22 @@ void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const E
                         short_location(at)));
 }
 
+// Their tiles are cleared where the loop has no step.
+void GridPrinter::begin_sums(const For& loop, const Stmt& s) {
+  const auto found = begun_.find(s.get());
+  if (found == begun_.end()) return;
+  out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
+  for (const BegunSum& sum : found->second) rows({*row_op(sum.clear)});
+  out_.close();
+}
+
 void GridPrinter::operator()(const For& n, const Stmt& s) {
   fetches_.merge(fetches_ahead(n));
+  begin_sums(n, s);
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
+  if (const auto found = begun_.find(s.get()); found != begun_.end())
+    for (const BegunSum& sum : found->second)
+      adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
   loops_.push_back(n.index);
   pipelined_ += n.kind == LoopKind::pipelined;
   in_scope(n.body);

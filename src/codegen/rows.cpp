@@ -246,4 +246,31 @@ bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass) {
          });
 }
 
+std::optional<Expr> factor_of_row(const RowOp& op) {
+  if (op.reduces || !op.vector || op.outer.empty() || op.body.empty()) return std::nullopt;
+  const auto* store = as<Store>(op.body.back());
+  if (!store || !store->to.view.is_tile() || store->to.view.buffer->type != f32) return std::nullopt;
+  const Expr& product = store->value;
+  if (product->op != Op::mul || product->type != f32) return std::nullopt;
+  std::unordered_set<const Variable*> varying{op.lane.get()};
+  const Load* element = nullptr;
+  for (std::size_t i = 0; i + 1 < op.body.size(); ++i) {
+    const auto* load = as<Load>(op.body[i]);
+    if (!load && !as<Let>(op.body[i])) return std::nullopt;
+    bool of_lane = false;
+    for_each_expr(op.body[i], [&](const Expr& e) { of_lane |= depends(e, varying); });
+    if (!of_lane) continue;
+    if (!load || element) return std::nullopt;
+    element = load;
+    varying.insert(load->variable.get());
+  }
+  const bool in_place = element && element->from.view.buffer == store->to.view.buffer &&
+                        equal(coordinates(element->from), coordinates(store->to));
+  if (!in_place) return std::nullopt;
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    if (is_variable(product->args[i], element->variable) && !depends(product->args[1 - i], varying))
+      return product->args[1 - i];
+  return std::nullopt;
+}
+
 }  // namespace tegula::codegen

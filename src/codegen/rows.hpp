@@ -31,5 +31,8 @@ std::optional<RowOp> aligned(const RowOp& op, const RowOp& first);
 bool can_join(const RowOp& op, const std::vector<RowOp>& group, bool tensors_are_apart);
 // Whether, within a row, each vector can be.
 bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass);
+// The number by which the op multiplies all elements of a row of a tile in place, if that is all it does. A row
+// whose number is one stays as it is.
+std::optional<ir::Expr> factor_of_row(const RowOp& op);
 
 }  // namespace tegula::codegen
