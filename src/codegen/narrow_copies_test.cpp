@@ -57,7 +57,29 @@ void convolution(Program& p, int images, int height, int width, int channels) {
   });
 }
 
+// Rows of A, or of B, are those that a list names, some of which do not exist.
+void listed(Program& p, bool is_a) {
+  const int rows = 21, k = 48, columns = 32;
+  Tensor a = p.in(wholes({30, 2 * k - 5}, 1)), b = p.in(wholes({columns + 9, 2 * k - 5}, 2)),
+         list = p.in(Data::random_integers({40}, i32, 3, -2, 33)), out = p.out({rows, columns}, f32);
+  grid(1, [&](Index) {
+    Fragment sum({rows, columns}, f32, 0);
+    pipelined(2, [&](Index t) {
+      Shared left({rows, k}, bf16), right({columns, k}, bf16);
+      const auto named = [&](Index i) { return list(i); };
+      const Range own = range(t * k, t * k + k);
+      if (is_a)
+        gather(a.slice(all, own), named, left), copy(b.at(0, t * k), right);
+      else
+        copy(a.at(0, t * k), left), gather(b.slice(all, own), named, right);
+      gemm(left, right.T(), sum);
+    });
+    copy(sum, out);
+  });
+}
+
 const Case both_operands[] = {
+    {"rows of A from a list", [](Program& p) { listed(p, true); }},
     {"rows of B", [](Program& p) { product(p, 16, 24, 48, false); }},
     {"columns of B", [](Program& p) { product(p, 37, 40, 20, true); }},
     {"more than one panel, and steps of 32", [](Program& p) { product(p, 64, 64, 112, false); }},
@@ -82,12 +104,16 @@ const Case no_operand[] = {
 // Rows of 24 elements have no padding once their tile has been reshaped, and 32 bf16 do not fit in them.
 const Case short_rows[] = {{"windows", [](Program& p) { convolution(p, 1, 4, 4, 24); }}};
 
+// Panels of B are filled row by row.
+const Case listed_rows_of_b[] = {{"rows of B from a list", [](Program& p) { listed(p, false); }}};
+
 class NarrowCopies : public OnEverySet {};
 TEGULA_ON_EVERY_SET(NarrowCopies);
 TEST_P(NarrowCopies, ChangeNoResult) {
   expect_agreement(both_operands);
   expect_agreement(no_operand);
   expect_agreement(short_rows);
+  expect_agreement(listed_rows_of_b);
 }
 
 bool has(const Case& one, std::string_view function) {
@@ -100,6 +126,7 @@ TEST(NarrowCopy, IsOfTilesThatOnlyProductsRead) {
     EXPECT_TRUE(has(one, "load_narrow_a(") && has(one, "load_narrow_b(")) << one.name;
   for (const Case& one : no_operand)
     EXPECT_FALSE(has(one, "load_narrow_a(") || has(one, "load_narrow_b(")) << one.name;
+  EXPECT_TRUE(has(listed_rows_of_b[0], "load_narrow_a(") && !has(listed_rows_of_b[0], "load_narrow_b("));
 }
 
 TEST(NarrowCopy, NeedsRowsThatHaveRoom) { EXPECT_FALSE(has(short_rows[0], "load_narrow_a(")); }

@@ -320,11 +320,16 @@ void GridPrinter::apart(const std::vector<RowOp>& ops, const std::vector<std::st
   const std::string parts = names_.unique("parts");
   out_.open(fmt::format("const auto {} = [=]({}) __attribute__((noinline)) {{", parts,
                         fmt::join(parameters, ", ")));
+  // What a function captures is in memory, which any store might change: copies that are inlined are not.
+  std::string captured = "=";
+  for (const std::string& sum : sums) captured += ", &" + sum;
+  out_.open(fmt::format("[{}]() __attribute__((always_inline)) {{", captured));
   const bool is_in_pieces = !whole.ends.empty();
   const std::string inside = is_in_pieces ? vectors_of_piece(ops, accumulators, end, whole) : "";
   whole_.clear(), true_of_rows_.clear();
   if (!is_in_pieces) full_vectors(ops, accumulators, {end});
   if (is_in_pieces) remaining_vectors(ops, accumulators, inside, end);
+  out_.close("}();");
   out_.close("};");
   out_.line(fmt::format("{}({});", parts, fmt::join(own, ", ")));
   for (std::size_t i = 0; i < own.size(); ++i) out_.line(fmt::format("{} = {};", sums[i], own[i]));

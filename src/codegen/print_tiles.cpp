@@ -290,18 +290,22 @@ void GridPrinter::gather_panels(const Gather& n, const MemoryView& from, const s
 // One row at a time, as a tile with one more axis of extent 1 where needed.
 void GridPrinter::gather_tile(const Gather& n, MemoryView from, MemoryView to, const std::string& rows,
                               std::vector<std::string> extents, const Loc& at) {
-  const std::string p = names_.unique("p");
+  const std::string p = names_.unique("p"), stride = to.axes[0].stride;
   out_.open(
       fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{  // {2}", p, extents[0], short_location(at)));
   from.base += fmt::format(" + {}[{}] * {}", rows, p, from.axes[0].stride);
   const std::string exists = fmt::format("{}[{}] >= 0", rows, p);
   from.exists = from.exists.empty() ? exists : fmt::format("{} && {}", from.exists, exists);
-  to.base += fmt::format(" + {} * {}", p, to.axes[0].stride);
+  to.base += fmt::format(" + {} * {}", p, stride);
   from.axes.erase(from.axes.begin());
   to.axes.erase(to.axes.begin());
   extents.erase(extents.begin());
   for_matrices(from, to, extents,
                [&](const MemoryView& a, const MemoryView& b, const std::string& r, const std::string& c) {
+                 if (uses_.narrow.contains(n.to.buffer.get()))
+                   return out_.line(fmt::format("load_narrow_a(call->has_tiles, {}, {}, 1, {}, {}, {}, {});",
+                                                pointer_name(n.to.buffer), stride, c, axes_text(a),
+                                                inside_text(a), p));
                  out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}(0), {});", axes_text(b), r, c,
                                        axes_text(a), inside_text(a), tile_type(n.to.buffer->type),
                                        rounding_object(n.from.buffer->type, n.to.buffer->type)));

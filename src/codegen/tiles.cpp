@@ -54,6 +54,9 @@ bool is_matrix_of_divided_rows(const View& view) {
 
 // Whether the statement may bring the tile as tile registers want it.
 bool fills_narrow(const Stmt& stmt, const View& view) {
+  const auto* gather = as<Gather>(stmt);
+  if (gather != nullptr)
+    return fills(stmt, view) && gather->from.buffer->type == bf16 && view.buffer->type == bf16;
   const auto* copy = as<Copy>(stmt);
   const bool is_filled =
       copy != nullptr &&
@@ -105,6 +108,7 @@ class Uses {
     for_each_view(stmt, [&](const View& view) {
       if (!view.is_tile()) return;
       const Buffer* const tile = view.buffer.get();
+      if (as<Gather>(stmt)) gathered_.insert(tile);
       if (is_reshaped(view)) uses.dense.insert(tile);
       if (!allows_panel(stmt, view)) others_.insert(tile);
       if (reads_narrow(stmt, view))
@@ -117,8 +121,10 @@ class Uses {
     for (const Buffer* buffer : others_) uses.panels.erase(buffer);
     for (const Buffer* buffer : as_a_)
       if (!wide_.contains(buffer) && !as_b_.contains(buffer)) uses.narrow.insert(buffer);
+    // Rows of a list fill the panels of B one by one.
     for (const Buffer* buffer : as_b_)
-      if (!wide_.contains(buffer) && uses.panels.contains(buffer)) uses.narrow.insert(buffer);
+      if (!gathered_.contains(buffer) && !wide_.contains(buffer) && uses.panels.contains(buffer))
+        uses.narrow.insert(buffer);
     return std::move(uses);
   }
 
@@ -134,7 +140,7 @@ class Uses {
 
   TileUses uses;
   std::unordered_set<const Buffer*> others_;  // no panels
-  std::unordered_set<const Buffer*> as_a_, as_b_, wide_;
+  std::unordered_set<const Buffer*> as_a_, as_b_, wide_, gathered_;
   std::unordered_set<const StmtNode*> by_rows_;  // accesses of loops that tiles of A allow
 };
 

@@ -103,7 +103,10 @@ void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, co
   const ConvShape s = shape_of(c);
   const TensorRef made = over_three(c.formed(to), rank_of_conv<Op>);
   const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
-  if (c.on_gpu()) note_products(launch, t, s, planned_pixels(s, t));
+  if (c.on_gpu())
+    note_products(launch, t, s, planned_pixels(s, t));
+  else
+    note_products_on_cpu(launch, t, s);
   launch(t, convolution_program,
          {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
           {"to", t.phases_of_to() ? in_phases(made, s) : made},

@@ -57,4 +57,24 @@ void note_products(Launch& launch, const ConvKernel& t, const ConvShape& s, cons
   note_extents(launch, t, s, made);
 }
 
+void note_products_on_cpu(Launch& launch, const ConvKernel& t, const ConvShape& s) {
+  constexpr double most_zeros = 0.5;
+  if (!t.windows)
+    launch.note([] {
+      return std::string(
+          "plan: the pixels of strides that do not divide the extents of images are looked for one by one, "
+          "at every tap; pad the images");
+    });
+  const std::int64_t summed = depths_of(t, s).summed, made = depths_of(t, s).made;
+  const auto padded = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile * tile; };
+  const std::int64_t multiplied = padded(summed, t.k) * padded(made, t.n);
+  if (static_cast<double>(summed * made) <= most_zeros * static_cast<double>(multiplied))
+    launch.note([&] {
+      return fmt::format(
+          "plan: products have steps of {} channels and tiles of {} features for {} and {} of a group, with "
+          "zeros for those that do not exist",
+          t.k, t.n, summed, made);
+    });
+}
+
 }  // namespace tegula::ops

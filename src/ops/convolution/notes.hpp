@@ -5,8 +5,11 @@
 
 namespace tegula::ops {
 
-// `made` are the extents of the pixels that tiles divide.
+// On a GPU. `made` are the extents of the pixels that tiles divide.
 void note_products(Launch& launch, const ConvKernel& kernel, const ConvShape& shape,
                    const ConvShape::Three& made);
+
+// The same on a CPU.
+void note_products_on_cpu(Launch& launch, const ConvKernel& kernel, const ConvShape& shape);
 
 }  // namespace tegula::ops

@@ -35,15 +35,6 @@ void divide_pixels(ConvKernel& t, const ConvShape::Three& made, std::int64_t bat
     }
 }
 
-// Channels that a product sums over, and those that it makes, of a group.
-struct Depths {
-  std::int64_t summed, made;
-};
-Depths depths_of(const ConvKernel& t, const ConvShape& s) {
-  const std::int64_t channels = s.channels / s.groups, features = s.features / s.groups;
-  return t.pass == ConvPass::forward ? Depths{channels, features} : Depths{features, channels};
-}
-
 // The extent of tiles that cover the fewest elements, the largest of these.
 int fitting(std::int64_t extent, std::initializer_list<int> extents) {
   int best = *extents.begin();
@@ -110,6 +101,11 @@ double estimate_on_cpu(const ConvKernel& t, const ConvShape& s, const ConvShape:
 }
 
 }  // namespace
+
+Depths depths_of(const ConvKernel& t, const ConvShape& s) {
+  const std::int64_t channels = s.channels / s.groups, features = s.features / s.groups;
+  return t.pass == ConvPass::forward ? Depths{channels, features} : Depths{features, channels};
+}
 
 ConvShape::Three planned_pixels(const ConvShape& s, const ConvKernel& t) {
   if (t.pass != ConvPass::input_gradient) return s.out;

@@ -8,6 +8,12 @@
 
 namespace tegula::ops {
 
+// Channels that a product sums over, and those that it makes, of a group.
+struct Depths {
+  std::int64_t summed, made;
+};
+Depths depths_of(const ConvKernel& kernel, const ConvShape& shape);
+
 // The extents of the pixels that tiles divide.
 ConvShape::Three planned_pixels(const ConvShape& shape, const ConvKernel& kernel);
 // Chooses the tile of a kernel whose pass and form are known. `made` are the extents of the pixels that tiles

@@ -1,6 +1,7 @@
 #include "tegula/ops/gemv.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/schema.hpp"
@@ -37,7 +38,9 @@ struct Program {
   // those of columns, whose elements are apart, at the end.
   Fragment sums(const Expr& row, const Expr& z, const Range& steps) const {
     Fragment sum({c.m}, f32, 0);
-    if (c.transposed) {
+    if (c.transposed && c.in_place) {
+      serial(steps, [&](Index step) { add_columns_in_place(sum, row, z, step); });
+    } else if (c.transposed) {
       Fragment products({c.k, c.m}, f32, 0);
       serial(steps, [&](Index step) {
         Fragment own = load(a.slice(z).at(step * c.k, row), {c.k, c.m}),
@@ -62,6 +65,18 @@ struct Program {
     parallel(products,
              [&](Index i, Index j) { products(i, j) = f32(a(z, row + i, step * c.k + j)) * f32(by(j)); });
     reduce_sum(products, sum);
+  }
+
+  void add_columns_in_place(Fragment& sum, const Expr& column, const Expr& z, const Expr& step) const {
+    Fragment by = load(x.slice(z).at(step * c.k), {c.k}, f32);
+    parallel(sum, [&](Index j) {
+      std::optional<Expr> added;  // the sum itself waits once for all rows
+      for (int i = 0; i < c.k; ++i) {
+        Expr product = f32(a(z, step * c.k + i, column + j)) * by(i);
+        added.emplace(added ? *added + product : product);
+      }
+      sum(j) += *added;
+    });
   }
 
   void whole() const {
@@ -106,6 +121,29 @@ int piece_of_row(std::int64_t k, DType type) {
   return k > most ? most : std::max(1, static_cast<int>((k + vector - 1) / vector)) * vector;
 }
 
+// Of a transposed matrix a CPU adds some rows at a time to the sums of as many columns as stay in the first
+// level cache: a row is read in long runs, not a few lines from each of its pages. What lies outside of the
+// last tile takes time, too. Where there are few columns, parts of the rows have sums of their own, however
+// many threads there are, so that results are the same on all machines.
+void plan_columns_on_cpu(Instance& t, std::int64_t batch, std::int64_t m, std::int64_t k) {
+  constexpr int narrowest = 256, vector = 16;
+  constexpr GpuSplit split = {.blocks_of_processor = 4, .least_steps = 64, .most = 32};
+  constexpr double of_tile = 128;  // columns that take as long as to begin with a row
+  const auto blocks = [&](const Instance& c) { return (m + c.m - 1) / c.m * batch; };
+  Candidates<Instance, 4> candidates;
+  t.k = 4;
+  for (const int columns : {2048, 1024, 512, narrowest}) {
+    t.m = columns;
+    t.splits = planned_splits(blocks(t), k / t.k, split, planned_processors);
+    candidates.add(t);
+  }
+  t = best_of(candidates, [&](const Instance& c) {
+    const double busy = std::min<double>(1, static_cast<double>(blocks(c) * c.splits) / planned_processors);
+    return static_cast<double>(blocks(c)) * (c.m + of_tile) / busy;
+  });
+  if (m <= narrowest) t.m = std::max(1, static_cast<int>((m + vector - 1) / vector)) * vector;
+}
+
 void run(const Bound<Gemv>& c, Launch& launch) {
   TensorRef a = c.formed("a");
   Instance t{.type = c.type("a"), .vector = c.type("x"), .out = c.type("out"), .transposed = c->transpose_a};
@@ -115,9 +153,10 @@ void run(const Bound<Gemv>& c, Launch& launch) {
   }
   const std::int64_t m = c.dim("m"), k = c.dim("k");
   if (!c.on_gpu()) {
-    t.in_place = !t.transposed;
-    t.m = t.transposed ? 256 : t.type.bytes() == 4 ? 8 : 32;
-    t.k = t.transposed ? 16 : piece_of_row(k, t.type);
+    t.in_place = true;
+    t.m = t.type.bytes() == 4 ? 8 : 32;
+    t.k = piece_of_row(k, t.type);
+    if (t.transposed) plan_columns_on_cpu(t, c.dim("batch"), m, k);
   } else {
     t.m = t.transposed ? 256 : 4;
     t.k = t.transposed ? 16 : k <= 512 ? 512 : k <= 1024 ? 1024 : 2048;

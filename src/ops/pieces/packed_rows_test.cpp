@@ -17,7 +17,9 @@ struct Case {
 };
 
 constexpr const char *few_rows = "share the keys of a step", *parts = "more scores than",
-                     *widened = "widened", *scores = "the exponentials and maxima of scores";
+                     *widened = "widened", *scores = "the exponentials and maxima of scores",
+                     *converted = "converting a number of b", *gathered = "are looked for one by one",
+                     *zeros = "with zeros for those";
 
 const Case cases[] = {
     {"attention", "batch=1 queries=7 keys=4097 kv_heads=8 group=1 d=128 d_v=128 bf16", few_rows, true},
@@ -62,6 +64,18 @@ const Case cases[] = {
      "batch=1 queries=4096 keys=4096 kv_heads=2 group=4 d=128 d_v=128 bf16 choosers=2 indices entries=16 "
      "q_block_size=1 k_block_size=64",
      few_rows, true},
+    {"scaled_gemm", "m=128 n=14336 k=4096 blocks=32", converted, true},
+    {"scaled_gemm", "m=192 n=14336 k=4096 blocks=32", converted, false},
+    {"conv2d",
+     "batch=32 height=7 width=7 channels=128 features=128 taps_h=3 taps_w=3 padding=1 stride=2 bf16",
+     gathered, true},
+    {"conv2d",
+     "batch=32 height=8 width=8 channels=128 features=128 taps_h=3 taps_w=3 padding=1 stride=2 bf16",
+     gathered, false},
+    {"conv2d", "batch=4 height=56 width=56 channels=16 features=100 taps_h=3 taps_w=3 padding=1 bf16", zeros,
+     true},
+    {"conv2d", "batch=4 height=56 width=56 channels=32 features=100 taps_h=3 taps_w=3 padding=1 bf16", zeros,
+     false},
 };
 
 bool is_said(const Case& c, Target target) {

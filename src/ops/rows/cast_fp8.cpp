@@ -6,6 +6,7 @@
 #include "ops/pieces/kept_rows.hpp"
 #include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/rows/maps.hpp"
+#include "ops/rows/row_notes.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -43,6 +44,8 @@ CastFp8Kernel cast_plan(const Bound<CastFp8>& c) {
 }
 void cast(const Bound<CastFp8>& c, Launch& launch) {
   const CastFp8Kernel kernel = cast_plan(c);
+  if (!c.on_gpu() && kernel.scaling == Fp8Scaling::block)
+    note_blocks_of_rows(launch, c.dim("n") * c.type("x").bytes());
   if (!kernel.as_row) return launch(kernel, cast_fp8_program);
   const std::int64_t all = nelements(c["x"]), rest = all % kernel.width();
   const auto part = [&](const char* name, std::int64_t begin, std::int64_t end) {

@@ -232,7 +232,7 @@ lang::Kernel norm_gradient_program(const NormInstance<Op>& c);
 template <class Op>
 void run_norm_gradient(const Bound<Op>& c, Launch& launch) {
   const NormInstance<Op> made = norm_gradient_plan(c);
-  if (c.on_gpu() && made.pieces) note_rows_read_twice(launch, c.dim("d"));
+  if (made.pieces) note_rows_read_twice(launch, c.dim("d"));
   if (made.direct && made.rows == 1) note_cut_rows(launch, c.dim("d"), made.type);
   if (made.runs) note_runs(launch, c.dim("d"), made.type);
   if (c.on_gpu() && made.is_long() && !made.spread && !made.pieces)

@@ -61,11 +61,23 @@ inline void note_few_rows_of_clusters(Launch& launch, std::int64_t rows) {
         "plan: {} rows are few for clusters that stay, whose sums of features a second grid adds", rows);
   });
 }
-// No block or cluster holds a row with the sums of its features.
+// No block, cluster or processor holds a row with the sums of its features.
 inline void note_rows_read_twice(Launch& launch, std::int64_t elements) {
   launch.note([&] {
     return fmt::format(
         "plan: rows of {} elements are read twice, for their own sums and for those of features", elements);
+  });
+}
+
+// On a CPU, where a row lies on pages of its own.
+inline void note_blocks_of_rows(Launch& launch, std::int64_t bytes_of_row) {
+  constexpr std::int64_t page = 4096;
+  if (bytes_of_row < page) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: a block of 128 x 128 has a few lines of each of 128 rows, which are {} bytes apart; scales of "
+        "tokens are found row by row",
+        bytes_of_row);
   });
 }
 

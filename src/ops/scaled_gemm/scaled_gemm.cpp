@@ -3,6 +3,7 @@
 #include "ops/pieces/product_plan.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 
@@ -116,7 +117,20 @@ ProductTile plan_tile(const Bound<ScaledGemm>& c, DType compute) {
                    {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1, planned_gpu_processors(c.call()));
 }
 
+// Products by pairs of bf16 are as fast as a CPU converts numbers of 8 bits to them.
+void note_conversion(const Bound<ScaledGemm>& c, Launch& launch) {
+  const std::int64_t rows = c.dim("m");
+  if (c.on_gpu() || multiplied_type(bf16, false) != bf16 || rows > rows_worth_converting_on_cpu) return;
+  launch.note([&] {
+    return fmt::format(
+        "plan: converting a number of b to bf16 takes as long as its products with {} row{} or longer; more "
+        "rows in a call share it",
+        rows, rows == 1 ? "" : "s");
+  });
+}
+
 void run(const Bound<ScaledGemm>& c, Launch& launch) {
+  note_conversion(c, launch);
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
   t.turned_a = lies_along_rows(c["a"]), t.turned_b = lies_along_rows(c["b"]);
   t.scales_by_block_a = lies_along_rows(c["scale_a"]), t.scales_by_block_b = lies_along_rows(c["scale_b"]);
