@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ops/pieces/plan_choices.hpp"
+#include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
-#include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
@@ -68,7 +68,7 @@ TEST(DeltaRule, HasSegmentsOfSequencesOfAnyLength) {
 TEST(DeltaRule, PlansSegmentsOfOddAndPackedSequences) {
   const auto has = [](const char* op, std::int64_t batch, std::int64_t tokens, std::int64_t sequences,
                       const char* words) {
-    std::map<std::string, Tensor> inputs;
+    Tensors inputs;
     for (const char* name : {"dout", "q", "k", "v"}) {
       if (std::string(op) == "gated_delta_rule" && std::string(name) == "dout") continue;
       inputs.emplace(name, Tensor::empty(with_tokens(batch, tokens, {1, 128}), bf16));
@@ -79,9 +79,9 @@ TEST(DeltaRule, PlansSegmentsOfOddAndPackedSequences) {
       for (std::int64_t i = 0; i <= sequences; ++i)
         fences.data_as<std::int32_t>()[i] = static_cast<std::int32_t>(i * tokens / sequences);
     }
-    const auto said = explain(op, inputs, {}, Target::cuda());
-    return std::any_of(said.begin(), said.end(),
-                       [&](auto& own) { return own.kernel.find(words) != std::string::npos; });
+    const auto kernels = kernels_by_name(find_schema(op), inputs, {}, Target::cuda());
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [&](auto& own) { return own.name().find(words) != std::string::npos; });
   };
   for (const char* op : {"gated_delta_rule", "gated_delta_rule_backward"}) {
     EXPECT_TRUE(has(op, 4, 4097, 0, "_divided")) << op;

@@ -100,7 +100,8 @@ class ShortKda {
     pipelined(1, {.stages = 1}, [&](Index) {
       Shared values({c.rows(), c.block}, c.type), betas({c.rows()}, f32), seen({c.rows(), c.rows()}, c.type);
       copy(s.head(v, at.n, at.h).at(0, at.first), values);
-      copy(s.head(beta, at.n, at.h).at(0), betas);
+      Fragment given = load(s.head(beta, at.n, at.h).at(0), {c.rows()}, f32);
+      parallel(given, [&](Index i) { betas(i) = given(i); });
       Shared lower = tile_to_invert(c.rows());
       products.finish(betas, scale, lower, seen);
       const auto share = [&](const Index& j) { return Expr(betas(j)); };

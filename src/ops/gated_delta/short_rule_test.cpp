@@ -1,5 +1,5 @@
+#include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
-#include "tegula/explain.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
@@ -48,13 +48,12 @@ TEST(DeltaRule, OfShortSequencesIsThatOfChunks) {
 // States before or after them, more tokens and f32 have chunks, or go token by token.
 TEST(DeltaRule, PlansShortSequencesWithoutStates) {
   const auto is_short = [](const char* op, std::int64_t tokens, DType type, bool last) {
-    std::map<std::string, Tensor> inputs{{"beta", Tensor::empty({2, tokens, 2}, type)},
-                                         {"g", Tensor::empty({2, tokens, 2}, f32)}};
+    Tensors inputs{{"beta", Tensor::empty({2, tokens, 2}, type)}, {"g", Tensor::empty({2, tokens, 2}, f32)}};
     for (const char* name : {"q", "k", "v"}) inputs.emplace(name, Tensor::empty({2, tokens, 2, 64}, type));
     if (std::string(op) == "kda") inputs.insert_or_assign("g", Tensor::empty({2, tokens, 2, 64}, f32));
-    std::map<std::string, std::string> options;
-    if (last) options.emplace("output_final_state", "true");
-    return explain(op, inputs, options, Target::cuda())[0].kernel.starts_with("short_");
+    OptionValues options;
+    if (last) options.emplace("output_final_state", true);
+    return kernels_by_name(find_schema(op), inputs, options, Target::cuda())[0].name().starts_with("short_");
   };
   for (const char* op : {"gated_delta_rule", "kda"}) {
     for (const std::int64_t tokens : {1, 32}) EXPECT_TRUE(is_short(op, tokens, bf16, false)) << op << tokens;
