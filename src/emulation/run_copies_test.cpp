@@ -16,6 +16,7 @@ struct Written {
   const char* name;
   void (*body)(const Place&);
   const char* has = "tg::load_from_run<";
+  const char* begun = "tg::bring_rows<";
 };
 
 const Written all_written[] = {
@@ -67,7 +68,9 @@ const Written all_written[] = {
          parallel(own, [&](Index j) { own(j) -= sum; });
          copy(own, p.out.slice(step).at(0));
        });
-     }},
+     },
+     "tg::load_from_run<",
+     "tg::begin_run("},  // it is not known that rows are not before the first one: by elements
     {"parts_of_rows",
      [](const Place& p) {
        using namespace lang;
@@ -135,7 +138,7 @@ TEST_P(RunCopies, AreShiftedWhereTheyAreRead) {
     const lang::Kernel program = runs(GetParam(), width, bf16, bf16, 64);
     expect_runs(program, width, bf16, bf16, 0, 0);
     const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
-    EXPECT_NE(text.find("tg::bring_rows<"), std::string::npos) << text;
+    EXPECT_NE(text.find(GetParam().begun), std::string::npos) << text;
     if (width == 1001) { EXPECT_NE(text.find(GetParam().has), std::string::npos) << text; }
   }
 }

@@ -134,21 +134,21 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   return 0;
 }
 
-// Longer rows that end within pieces come ahead to shared memory as runs, of which it has room for two.
+// Longer rows that end within pieces come ahead to shared memory as runs, of which it has room for two. Sums
+// of both gradients leave no registers for what threads read of more features.
 template <class Op>
 bool comes_as_runs(const NormInstance<Op>& c) {
-  constexpr int shortest = 1024, longest = 20480, shortest_of_f32 = 4096, longest_of_f32 = 11264;
+  constexpr int shortest = 1024, longest = is_centred<Op> ? 16384 : 20480;
+  constexpr int shortest_of_f32 = 4096, longest_of_f32 = 11264;
   if (adds_residual<Op> || c.dim % piece_of_row(c) == 0) return false;
   const int bits = std::max(c.type.bits(), c.weight.value_or(c.type).bits());
   return bits == 16 ? c.dim > shortest && c.dim <= longest
                     : c.type == f32 && c.dim > shortest_of_f32 && c.dim <= longest_of_f32;
 }
-// Threads of a block that has a row of so many pieces, one or two each; where these would be too many
-// threads, more of them have three, whose sums leave room for what they read.
+// Threads of a block that has a row of so many pieces: up to 576, and each as few pieces as these have.
 inline int threads_of_run(int pieces) {
-  constexpr int warp = 32, most = 576, most_of_long = 736, fewest = 128;
-  const int at_once = pieces > 2 * most ? most_of_long : most;
-  const int each = (pieces + at_once - 1) / at_once, wanted = (pieces + each - 1) / each;
+  constexpr int warp = 32, most = 576, fewest = 128;
+  const int each = (pieces + most - 1) / most, wanted = (pieces + each - 1) / each;
   return std::max(fewest, (wanted + warp - 1) / warp * warp);
 }
 

@@ -12,20 +12,20 @@ namespace run_copies_test {
 
 using namespace lang;
 
-struct Run {
+struct Written {
   const char* name;
   std::size_t runs, anywhere;
   // Of x [M, 257], y [M, 264] and z [M, N], what a step does.
   std::function<void(const Tensor& x, const Tensor& y, const Tensor& z, Fragment& sum, const Expr& step)>
       body;
 };
-void PrintTo(const Run& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Written& c, std::ostream* out) { *out << c.name; }
 
 void add(Fragment& sum, const Shared& tile, const Expr& row) {
   parallel(sum, [&](Index j) { sum(j) += f32(tile(row, j)); });
 }
 
-const Run all_runs[] = {
+const Written all_runs[] = {
     {"rows", 1, 1,
      [](const Tensor& x, const Tensor&, const Tensor&, Fragment& sum, const Expr& step) {
        Shared tile({2, 257}, bf16);
@@ -77,7 +77,7 @@ const Run all_runs[] = {
      }},
 };
 
-CudaPlan plan_of(const Run& c, const CudaTarget& target) {
+CudaPlan plan_of(const Written& c, const CudaTarget& target) {
   const Kernel program = kernel("runs", [&] {
     Dim M("M"), N("N");
     Tensor x = input("x", {M, 257}, bf16), y = input("y", {M, 264}, bf16), z = input("z", {M, N}, bf16),
@@ -91,10 +91,10 @@ CudaPlan plan_of(const Run& c, const CudaTarget& target) {
   return testing::Lowered(program, target).plan;
 }
 
-class Runs : public ::testing::TestWithParam<Run> {};
+class Runs : public ::testing::TestWithParam<Written> {};
 
 TEST_P(Runs, AreThoseOfRowsThatEndWithinPieces) {
-  const Run& c = GetParam();
+  const Written& c = GetParam();
   for (const CudaTarget& target :
        {CudaTarget{80}, CudaTarget{90}, CudaTarget{.architecture = 90, .copy_engine = false}}) {
     const CudaPlan plan = plan_of(c, target);
