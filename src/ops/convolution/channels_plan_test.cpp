@@ -52,17 +52,24 @@ ConvShape groups_of(std::int64_t own, std::int64_t made, std::int64_t groups) {
 using Counts = std::vector<int>;
 
 TEST(MergedGroups, FillAStepAlongK) {
-  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), bf16), (Counts{1, 2, 4}));
-  EXPECT_EQ(merged_groups(groups_of(32, 16, 4), bf16), (Counts{1, 2}));
-  EXPECT_EQ(merged_groups(groups_of(1, 1, 128), bf16), (Counts{1, 8, 16, 32, 64}));
-  EXPECT_EQ(merged_groups(groups_of(12, 12, 32), bf16), (Counts{1, 2, 4}));
-  EXPECT_EQ(merged_groups(groups_of(64, 64, 4), bf16), Counts{1});
+  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), bf16, true), (Counts{1, 2, 4}));
+  EXPECT_EQ(merged_groups(groups_of(32, 16, 4), bf16, true), (Counts{1, 2}));
+  EXPECT_EQ(merged_groups(groups_of(1, 1, 128), bf16, true), (Counts{1, 8, 16, 32, 64}));
+  EXPECT_EQ(merged_groups(groups_of(12, 12, 32), bf16, true), (Counts{1, 2, 4}));
+  EXPECT_EQ(merged_groups(groups_of(64, 64, 4), bf16, true), Counts{1});
 }
 
 TEST(MergedGroups, BeginAtPieces) {
-  EXPECT_EQ(merged_groups(groups_of(17, 17, 32), bf16), (Counts{1, 8}));
-  EXPECT_EQ(merged_groups(groups_of(9, 9, 30), bf16), Counts{1}) << "no piece divides the channels";
-  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), f32), Counts{1}) << "multiplied without tensor cores";
+  EXPECT_EQ(merged_groups(groups_of(17, 17, 32), bf16, true), (Counts{1, 8}));
+  EXPECT_EQ(merged_groups(groups_of(9, 9, 30), bf16, true), Counts{1}) << "no piece divides the channels";
+  EXPECT_EQ(merged_groups(groups_of(16, 16, 32), f32, true), Counts{1}) << "multiplied without tensor cores";
+}
+
+// Also of f32: what counts is how many tiles are read.
+TEST(MergedGroups, FillTheSmallestTileOfACpu) {
+  EXPECT_EQ(merged_groups(groups_of(1, 1, 128), f32, false), (Counts{1, 4, 8, 16, 32}));
+  EXPECT_EQ(merged_groups(groups_of(1, 1, 128), bf16, false), (Counts{1, 8, 16, 32}));
+  EXPECT_EQ(merged_groups(groups_of(17, 17, 32), bf16, false), Counts{1});
 }
 
 TEST(MergedGroups, AreProductsUnlessOfSingleChannels) {

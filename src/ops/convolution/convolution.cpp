@@ -54,7 +54,7 @@ ConvKernel planned(const Bound<Op>& c, ConvShape s, ConvPass pass) {
                .compute = multiplied_type(c.type("x"), c.on_gpu()),
                .out = c.type("x"),
                .pass = pass};
-  if (c.on_gpu()) merge_groups(t, s);
+  if (c.on_gpu() || pass == ConvPass::weight_gradient) merge_groups(t, s, c.on_gpu());
   const bool back = pass == ConvPass::input_gradient;
   t.phases = has_phases_of(c, s, back), t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
   const ConvShape::Three made = planned_pixels(s, t);

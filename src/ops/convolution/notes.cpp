@@ -71,8 +71,8 @@ void note_products_on_cpu(Launch& launch, const ConvKernel& t, const ConvShape& 
   if (static_cast<double>(summed * made) <= most_zeros * static_cast<double>(multiplied))
     launch.note([&] {
       return fmt::format(
-          "plan: products have steps of {} channels and tiles of {} features for {} and {} of a group, with "
-          "zeros for those that do not exist",
+          "plan: products sum {} at a time to {} columns for {} and {} of a group, with zeros for those that "
+          "do not exist",
           t.k, t.n, summed, made);
     });
 }

@@ -114,15 +114,16 @@ ConvShape::Three planned_pixels(const ConvShape& s, const ConvKernel& t) {
   return made;
 }
 
-std::vector<int> merged_groups(const ConvShape& s, DType type) {
-  constexpr std::int64_t most = 64;  // channels of a step along k
+std::vector<int> merged_groups(const ConvShape& s, DType type, bool on_gpu) {
+  const std::int64_t most = on_gpu ? 64 : 32;  // channels of a step along k, or of the smallest tile
   const std::int64_t piece = bytes_of_piece / type.bytes();
   const std::int64_t own = s.channels / s.groups, made = s.features / s.groups;
   std::vector<int> result{1};
-  if (s.groups == 1 || own == 0 || made == 0 || multiplied_type(type, true).bits() != 16) return result;
+  if (s.groups == 1 || own == 0 || made == 0) return result;
+  if (on_gpu && multiplied_type(type, true).bits() != 16) return result;
   if (s.channels % piece != 0 || s.features % piece != 0) return result;
   // Threads would bring groups that begin off 16 bytes, which takes longer than any zeros.
-  const bool is_off = own % piece != 0 || made % piece != 0;
+  const bool is_off = on_gpu && (own % piece != 0 || made % piece != 0);
   for (std::int64_t count = 2; count <= s.groups; count *= 2) {
     const bool fits = count * std::max(own, made) <= most || (is_off && result.size() == 1);
     if (fits && s.groups % count == 0 && count * own % piece == 0 && count * made % piece == 0)
@@ -132,12 +133,12 @@ std::vector<int> merged_groups(const ConvShape& s, DType type) {
 }
 
 bool are_products(const ConvShape& s, DType type) {
-  return (s.channels > s.groups || s.features > s.groups) && merged_groups(s, type).size() > 1;
+  return (s.channels > s.groups || s.features > s.groups) && merged_groups(s, type, true).size() > 1;
 }
 
-void merge_groups(ConvKernel& t, ConvShape& s) {
+void merge_groups(ConvKernel& t, ConvShape& s, bool on_gpu) {
   // The more the better: tiles of pixels arrive by whole lines, and weights of zeros cost little beside them.
-  t.merged = best_of(merged_groups(s, t.type), [](int count) { return 1.0 / count; });
+  t.merged = best_of(merged_groups(s, t.type, on_gpu), [](int count) { return 1.0 / count; });
   s.groups /= t.merged;
 }
 
