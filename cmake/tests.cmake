@@ -76,8 +76,8 @@ function(sharded_tests program name filter count turns)
 endfunction()
 
 # tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter] [SIXTHS filter] [TOGETHER filter]): the tests
-# that the filters of GoogleTest leave get the quick compiler, or another. Rows of long tables take 48 turns and other slow
-# tests six. Tests that make the same thing first, a driver or a library, run together in one process. All these take
+# that the filters of GoogleTest leave get the quick compiler, or another. What SHARDED says takes 48 turns, and what SIXTHS
+# says of the others six. Tests that make the same thing first, a driver or a library, run together in one process. All these take
 # longest, so they come first: none is left that runs alone at the end.
 function(tegula_test name)
   cmake_parse_arguments(of "" "QUICK;COMPILER;SHARDED;SIXTHS;TOGETHER" "" COMPILER ${quick_compiler} ${ARGN})
@@ -90,7 +90,7 @@ function(tegula_test name)
     list(APPEND apart ${of_SHARDED})
   endif()
   if(of_SIXTHS)
-    sharded_tests(${name} sixths ${of_SIXTHS} 12 6 TEGULA_CXX=${of_COMPILER})
+    sharded_tests(${name} sixths "${of_SIXTHS}-${of_SHARDED}" 12 6 TEGULA_CXX=${of_COMPILER})
     list(APPEND apart ${of_SIXTHS})
   endif()
   if(of_TOGETHER)
@@ -124,23 +124,29 @@ list(REMOVE_DUPLICATES test_folders)
 
 # Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
 # names of a file are in a namespace that is named after it, or differ from those of its folder.
-set(united_tests codegen cuda emulation image interp ir measure ops passes runtime schedule)
+set(united_tests codegen cuda emulation image interp ir layout measure ops passes runtime schedule)
 
 # The quick compiler serves what compiles many kernels for one result; what compares with kernels as users have them, and what
-# runs for long, has the user's. Sixths are the tests of every type, width and form, which have cheaper neighbours.
-set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*"
-    SIXTHS "Recurrences.*:LongChunks.*:PackedTiles.*:TopkBlocks.KeepsBlocksOfLongRows:TopkBlocks.IsExact:Topk.Of*:Topk.TellsNumbers*:Decode.LongSequences*:Caches.ListedLatents*:Caches.PagesOfAnySize:Gemm.TakesTilesWithFewRowsInside:SparseMla.Takes*:SparseMlaDecode.Takes*"
-    QUICK "Nsa*.*:Block*.*:Topk*.*:Recurrences.*:LongChunks.*:Decode.*:Caches.*:SharedKeys.*:PackedTiles.*:Convolution.*:RmsNorm.*:Attention.*:Selection.*:*Gemm*.*:*Moe.*:SparseMla*.*:Strided.*:ExtremeScales.*:CastFp8.*:All/*:Lengths/ScratchMemory.*")
-set(more_of_emulation SHARDED "Table/*:Operators/*" QUICK "*" COMPILER ${quick_emulating_compiler}
-    SIXTHS "All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*")
+# runs for long, has the user's. 48 turns have, beside the rows of tables, the tests of every type, width and form, which have
+# cheaper neighbours; six turns have suites that take longer than a second.
+set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*:Recurrences.*:LongChunks.*:PackedTiles.*:TopkBlocks.KeepsBlocksOfLongRows:TopkBlocks.IsExact:Topk.Of*:Topk.TellsNumbers*:Decode.LongSequences*:Caches.ListedLatents*:Gemm.TakesTilesWithFewRowsInside:SparseMla.Takes*:SparseMlaDecode.Takes*"
+    SIXTHS "Decode.*:Caches.*:Gemm.*:Norms.*:Strided.*:Convolution.*:Scaled*.*:BlockSparse*.*:BlockScores.*:Topk*.*:SharedKeys.*:Quantised*.*:Nsa*.*:SequenceList.*:SparseMla*.*:CastFp8.*:ExtremeScales.*:All/ChunkedSsd.*:Calls/*:Lengths/*"
+    QUICK "Block*.*:Selection.*:Attention.*:RmsNorm.*:*Gemm*.*:*Moe.*:All/*")
+set(more_of_emulation SHARDED "Table/*:Operators/*:All/*:Length/*:Adds/*:HopperSelection.*:ProductsInFlightText.*:Tf32Products.*"
+    SIXTHS "*Text.IsAccepted:StoresInTurn.*:Programs/*:Written/*:Places/*:PersistentTiles.*"
+    QUICK "*" COMPILER ${quick_emulating_compiler})
 # Without a GPU the tables are skipped, and thousands of processes would say so.
 set(more_of_cuda SHARDED "Table/*" SIXTHS "Decode/*" TOGETHER "FakeCuda.*:Drivers/*.*/fake:CudaCalls.*")
-set(more_of_codegen SHARDED "Operators/PrintedCuda.*" QUICK "Cuda*:*.*InCudaText"
-    SIXTHS "Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*")
+set(more_of_codegen SHARDED "Operators/PrintedCuda.*:Cuda*.*CasesAgree*:CudaScans.AgreeInCudaText:Kernels/Roles.*:PrintedCuda.LargeTilesCompile:Products.AreNeverSerialised:Roundings.*:Room.*:Cpu/*portable:Cpu/*avx2:OperandForms.*"
+    SIXTHS "Registers.*:RolesText.*:Programs/*" QUICK "Cuda*:*.*InCudaText")
+set(more_of_device SIXTHS "Cpu/*")
+set(more_of_measure SIXTHS "Tune.*")
+# So many that starting the program would take longer than they do.
+set(more_of_passes TOGETHER "*")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
-    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 27)
   endif()
 endforeach()
 if(TEGULA_TOOL)

@@ -16,10 +16,10 @@ std::vector<std::string> lines_of(const lang::Kernel& kernel, tegula::Target tar
                                   const tegula::Tensor& x) {
   const tegula::Function function = tegula::compile(kernel, target);
   std::fflush(stdout);
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   function(x);
   std::fflush(stdout);
-  std::istringstream in(testing::internal::GetCapturedStdout());
+  std::istringstream in(::testing::internal::GetCapturedStdout());
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("[")) lines.push_back(line);

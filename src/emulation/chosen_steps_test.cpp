@@ -1,5 +1,6 @@
 // Loops with roles whose steps a branch leaves out, that are left early, or that stand in loops of unknown
 // length: both roles find the same steps, and slots are counted by those that are taken.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>

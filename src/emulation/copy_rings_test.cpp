@@ -1,5 +1,6 @@
 // Loops without roles whose tiles come some steps ahead, on both emulated GPUs beside the interpreter: copies
 // are late there, and what is read before it is awaited is NaN.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -309,5 +310,5 @@ TEST_P(CopyRingsEach, BringWhatTheirStepsRead) {
 INSTANTIATE_TEST_SUITE_P(Table, CopyRingsEach, ::testing::ValuesIn(ring_cases()),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace copy_rings_test
 }  // namespace tegula::emulation

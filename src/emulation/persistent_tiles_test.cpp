@@ -51,7 +51,7 @@ lang::Kernel program(Way way, bool persistent = true) {
   });
 }
 
-class PersistentTiles : public testing::TestWithParam<TilesCase> {};
+class PersistentTiles : public ::testing::TestWithParam<TilesCase> {};
 
 TEST_P(PersistentTiles, AreAsInterpreted) {
   const TilesCase& c = GetParam();
@@ -65,14 +65,14 @@ TEST_P(PersistentTiles, AreAsInterpreted) {
                         {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
 }
 INSTANTIATE_TEST_SUITE_P(All, PersistentTiles,
-                         testing::Values(TilesCase{"one_tile", Way::at_top, 16, 64},
-                                         TilesCase{"cut_tiles", Way::at_top, 41, 200},
-                                         TilesCase{"odd_rows", Way::at_top, 33, 67},
-                                         TilesCase{"one_element", Way::in_loop, 1, 1},
-                                         TilesCase{"steps", Way::in_loop, 50, 516},
-                                         TilesCase{"more_slots_than_steps", Way::in_loop, 20, 100},
-                                         TilesCase{"odd_steps", Way::in_loop, 17, 131},
-                                         TilesCase{"sums", Way::beside_sums, 35, 260}),
+                         ::testing::Values(TilesCase{"one_tile", Way::at_top, 16, 64},
+                                           TilesCase{"cut_tiles", Way::at_top, 41, 200},
+                                           TilesCase{"odd_rows", Way::at_top, 33, 67},
+                                           TilesCase{"one_element", Way::in_loop, 1, 1},
+                                           TilesCase{"steps", Way::in_loop, 50, 516},
+                                           TilesCase{"more_slots_than_steps", Way::in_loop, 20, 100},
+                                           TilesCase{"odd_steps", Way::in_loop, 17, 131},
+                                           TilesCase{"sums", Way::beside_sums, 35, 260}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(PersistentTiles, AreBroughtByAllThreadsUnlessBlocksStay) {

@@ -1,6 +1,8 @@
 // Programs that are planned a second time, when the printer has found what else shared memory holds.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "codegen/cuda_program.hpp"
 #include "runtime/testing/watchdog.hpp"
 #include "tegula/tegula.hpp"
@@ -127,5 +129,5 @@ TEST(RoomOnHopper, RolesGiveWayToTiles) {
   }
 }
 
-}  // namespace
+}  // namespace room_test
 }  // namespace tegula::emulation

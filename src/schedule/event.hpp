@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -215,11 +216,28 @@ struct Leave {
   int variable = -1;
 };
 
-using What =
+using Kinds =
     std::variant<Operation, Gemm, GemmFence, GemmCommit, GemmWait, WaitFull, Acquire, Arrive, Expect, Advance,
                  Load, Complete, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive,
                  ProxyFence, WarpSync, Barrier, ClusterBarrier, InitBarriers, InitFence, SetRegisters,
                  NextTile, SendTile, ReceiveTile, WaitTurn, PassTurn, Loop, Guard, Leave>;
+template <class Kind, class Variant>
+inline constexpr bool is_kind = false;
+template <class Kind, class... All>
+inline constexpr bool is_kind<Kind, std::variant<All...>> = (std::is_same_v<Kind, All> || ...);
+
+// One of the kinds. It is made, copied and destroyed in the library: what a variant of so many takes is
+// thousands of functions, which every source that makes events would compile again.
+struct What : Kinds {
+  template <class Kind>
+  requires is_kind<Kind, Kinds> What(Kind kind);
+  What();
+  What(const What& other);
+  What(What&& other) noexcept;
+  What& operator=(const What& other);
+  What& operator=(What&& other) noexcept;
+  ~What();
+};
 
 enum class Who : std::uint8_t {
   all,

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "runtime/testing/expect_error.hpp"
 #include "runtime/testing/scoped_variable.hpp"
@@ -31,6 +32,19 @@ TEST(Environment, TheDocumentHasEveryVariable) {
     EXPECT_NE(text.find(fmt::format("| `{}` | ", row.name)), std::string::npos) << row.name;
   for (const TestVariable& row : test_variables)
     EXPECT_NE(text.find(fmt::format("| `{}` | {} |", row.name, row.meaning)), std::string::npos) << row.name;
+}
+
+TEST(Environment, PartsOfATurnMeetAllRowsOfASample) {
+  constexpr std::size_t turns = 6;
+  const std::vector<int> rows{0, 1, 2, 3, 4, 5, 6};
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    std::set<int> met;
+    for (std::size_t place = turn; place < test_parts.size(); place += turns)
+      for (const int row : sample_of(rows, test_parts[place])) met.insert(row);
+    EXPECT_EQ(met.size(), rows.size()) << turn;
+  }
+  EXPECT_EQ(sample_of(rows, 'a').size(), 3);
+  EXPECT_TRUE(sample_of(std::vector<int>(), 'a').empty());
 }
 
 TEST(Environment, UnsetAndEmptyAreNothing) {
