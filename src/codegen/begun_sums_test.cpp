@@ -178,7 +178,8 @@ const Case multiplied[] = {
        scaled(p, [](Tiles& x, Fragment&) {
          parallel(rows, 16, [&](Index i, Index j) { x.sum(i, j + 16) *= x.sum(i, 0); });
        });
-     }},
+     },
+     1e-5},
     {"by numbers of columns",
      [](Program& p) {
        scaled(p, [](Tiles& x, Fragment& factors) {
