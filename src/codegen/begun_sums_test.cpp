@@ -138,18 +138,22 @@ const Case cleared[] = {
      }},
 };
 
-// Rows are multiplied by numbers, some of them one, before products add to them.
-void scaled(Program& p, const std::function<void(Tiles&, Fragment&)>& scale, bool in_loop = true) {
-  Tensor numbers = p.in(Data::random_integers({rows}, f32, 5, 0, 3));
+// Rows are multiplied by numbers, some of them one, before products add to them: as in a softmax, by what
+// running maxima, or other numbers, have changed.
+void scaled(Program& p, const std::function<void(Tiles&, Fragment&)>& scale, bool by_maxima = true) {
   block(p, [&](Tiles& x) {
-    Fragment factors({rows}, f32);
-    copy(numbers, factors);
+    Fragment largest({rows}, f32, -2), before({rows}, f32), factors({rows}, f32);
     pipelined(steps, [&](Index t) {
       load(x, t);
-      if (in_loop) scale(x, factors);
+      copy(largest, before);
+      if (by_maxima)
+        reduce_max(x.left, largest);
+      else
+        parallel(rows, [&](Index i) { largest(i) = x.left(i, 5); });
+      parallel(rows, [&](Index i) { factors(i) = before(i) - largest(i) + 1.0f; });
+      scale(x, factors);
       multiply(x);
     });
-    if (!in_loop) scale(x, factors);
   });
 }
 void by_rows(Tiles& x, Fragment& factors) {
@@ -168,19 +172,18 @@ const Case asked[] = {
      }},
 };
 const Case multiplied[] = {
-    {"behind the loop", [](Program& p) { scaled(p, by_rows, false); }},
+    {"by numbers that no maximum decides", [](Program& p) { scaled(p, by_rows, false); }},
     {"by a number of the tile itself",
      [](Program& p) {
        scaled(p, [](Tiles& x, Fragment&) {
-         serial(2, [&](Index n) {
-           parallel(rows, 16, [&](Index i, Index j) { x.sum(i, j + 16 + n) *= x.sum(i, 0); });
-         });
+         parallel(rows, 16, [&](Index i, Index j) { x.sum(i, j + 16) *= x.sum(i, 0); });
        });
-     }},
+     },
+     1e-5},
     {"by numbers of columns",
      [](Program& p) {
-       scaled(p, [](Tiles& x, Fragment&) {
-         parallel(x.sum, [&](Index i, Index j) { x.sum(i, j) *= f32(x.right(3, j)); });
+       scaled(p, [](Tiles& x, Fragment& factors) {
+         parallel(rows, rows, [&](Index i, Index j) { x.sum(i, j) *= factors(j); });
        });
      }},
     {"and added to",

@@ -277,6 +277,7 @@ class GridPrinter {
       fetched_of_pass_;   // whose rows passes have read, and the one that is printed reads
   FetchesAhead fetches_;  // of the loops being printed
   BegunSums begun_;       // of the bodies being printed
+  std::unordered_set<const ir::Buffer*> of_maxima_;            // of the loops being printed
   std::unordered_set<const ir::StmtNode*> late_clears_;        // that the loops of these have
   std::unordered_map<const ir::StmtNode*, std::string> adds_;  // in which steps a product does
   LateCopies late_;                                            // of the bodies being printed

@@ -117,9 +117,12 @@ void GridPrinter::outer_loop(const VariablePtr& index, const Expr& extent, const
   open_loop(index, int32(0), extent, at);
 }
 
-// Sums that steps of a loop multiply, most of them by one once the largest score is known: such rows are left
-// alone, which takes no more than a question.
-bool GridPrinter::scales_rows(const RowOp& op) const { return pipelined_ > 0 && factor_of_row(op); }
+// Sums that a step multiplies by what its maxima have changed: mostly by one, when the largest are known.
+// Such rows are left alone.
+bool GridPrinter::scales_rows(const RowOp& op) const {
+  const auto found = factor_of_row(op);
+  return found && of_maxima_.contains(found->of_row->from.view.buffer.get());
+}
 
 void GridPrinter::rows(const std::vector<RowOp>& group) {
   const RowOp& first = group.front();
@@ -367,7 +370,7 @@ void GridPrinter::pass(const std::vector<RowOp>& given, std::span<const RowOp> l
   const Body taken = is_known ? taken_of_row(ops, signature_.kernel().may_alias.empty()) : Body{};
   body(taken);
   const bool scales = is_known && scales_rows(first) && ops.front().body.size() == 2;
-  if (scales) out_.open(fmt::format("if ({} != 1.0f) {{", scalar(*factor_of_row(first))));
+  if (scales) out_.open(fmt::format("if ({} != 1.0f) {{", scalar(factor_of_row(first)->factor)));
   for_each_stmt(taken, [&](const Stmt& s) {
     if (const auto* load = as<Load>(s)) of_lists_.insert(load->variable.get());
   });

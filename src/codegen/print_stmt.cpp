@@ -257,6 +257,7 @@ void GridPrinter::operator()(const For& n, const Stmt& s) {
   if (const auto found = begun_.find(s.get()); found != begun_.end())
     for (const BegunSum& sum : found->second)
       adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
+  if (n.kind == LoopKind::pipelined) of_maxima_.merge(of_running_maxima(n.body));
   loops_.push_back(n.index);
   pipelined_ += n.kind == LoopKind::pipelined;
   in_scope(n.body);

@@ -246,31 +246,40 @@ bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass) {
          });
 }
 
-std::optional<Expr> factor_of_row(const RowOp& op) {
-  if (op.reduces || !op.vector || op.outer.empty() || op.body.empty()) return std::nullopt;
+std::optional<RowFactor> factor_of_row(const RowOp& op) {
+  if (op.reduces || !op.vector || op.outer.empty() || op.body.size() != 3) return std::nullopt;
   const auto* store = as<Store>(op.body.back());
   if (!store || !store->to.view.is_tile() || store->to.view.buffer->type != f32) return std::nullopt;
   const Expr& product = store->value;
   if (product->op != Op::mul || product->type != f32) return std::nullopt;
-  std::unordered_set<const Variable*> varying{op.lane.get()};
-  const Load* element = nullptr;
-  for (std::size_t i = 0; i + 1 < op.body.size(); ++i) {
-    const auto* load = as<Load>(op.body[i]);
-    if (!load && !as<Let>(op.body[i])) return std::nullopt;
-    bool of_lane = false;
-    for_each_expr(op.body[i], [&](const Expr& e) { of_lane |= depends(e, varying); });
-    if (!of_lane) continue;
-    if (!load || element) return std::nullopt;
-    element = load;
-    varying.insert(load->variable.get());
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    const auto *element = as<Load>(op.body[i]), *of_row = as<Load>(op.body[1 - i]);
+    if (!element || !of_row || of_row->from.view.buffer == store->to.view.buffer) continue;
+    const auto at = coordinates(of_row->from);
+    const bool in_place = element->from.view.buffer == store->to.view.buffer &&
+                          equal(coordinates(element->from), coordinates(store->to)) &&
+                          std::none_of(at.begin(), at.end(), [&](const Expr& e) { return uses(e, op.lane); });
+    const Expr &left = product->args[0], &right = product->args[1];
+    const bool multiplies = (is_variable(left, element->variable) && is_variable(right, of_row->variable)) ||
+                            (is_variable(right, element->variable) && is_variable(left, of_row->variable));
+    if (in_place && multiplies) return RowFactor{variable(of_row->variable), of_row};
   }
-  const bool in_place = element && element->from.view.buffer == store->to.view.buffer &&
-                        equal(coordinates(element->from), coordinates(store->to));
-  if (!in_place) return std::nullopt;
-  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
-    if (is_variable(product->args[i], element->variable) && !depends(product->args[1 - i], varying))
-      return product->args[1 - i];
   return std::nullopt;
+}
+
+std::unordered_set<const Buffer*> of_running_maxima(const Body& loop) {
+  std::unordered_set<const Buffer*> result;
+  for (const Stmt& stmt : loop) {
+    if (const auto* reduce = as<Reduce>(stmt); reduce && reduce->op == ReduceOp::max && !reduce->overwrite)
+      result.insert(reduce->to.buffer.get());
+    const Effects e = all_effects(stmt);
+    const bool reads = std::any_of(e.regions.begin(), e.regions.end(), [&](const Region& r) {
+      return is_read(r.touch) && result.contains(r.view->buffer.get());
+    });
+    for (const Region& r : e.regions)
+      if (reads && is_write(r.touch) && r.view->is_tile()) result.insert(r.view->buffer.get());
+  }
+  return result;
 }
 
 }  // namespace tegula::codegen

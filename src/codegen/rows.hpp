@@ -1,5 +1,7 @@
 // Neighbouring parallel loops and reductions over the same rows, which can share one loop.
 #pragma once
+#include <unordered_set>
+
 #include "ir/ir.hpp"
 
 namespace tegula::codegen {
@@ -31,8 +33,14 @@ std::optional<RowOp> aligned(const RowOp& op, const RowOp& first);
 bool can_join(const RowOp& op, const std::vector<RowOp>& group, bool tensors_are_apart);
 // Whether, within a row, each vector can be.
 bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass);
-// The number by which the op multiplies all elements of a row of a tile in place, if that is all it does. A row
-// whose number is one stays as it is.
-std::optional<ir::Expr> factor_of_row(const RowOp& op);
+// The op multiplies all elements of a row of a tile in place by the number that `of_row` loads, and does no
+// more.
+struct RowFactor {
+  ir::Expr factor;
+  const ir::Load* of_row;
+};
+std::optional<RowFactor> factor_of_row(const RowOp& op);
+// The tiles of a loop that hold running maxima, and those that are computed from them.
+std::unordered_set<const ir::Buffer*> of_running_maxima(const ir::Body& loop);
 
 }  // namespace tegula::codegen
