@@ -202,7 +202,6 @@ class CudaGridPrinter : private RowPrinter {
   void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
   void begin_copies(const ir::Stmt& s, int shift);
   void bring(const ir::Copy& n, const ir::Stmt& s);
-  void name_run(const ir::BufferPtr& tile);
   void bring_run(const ir::Copy& n, const ir::Stmt& s);
   void print_pieces(const ir::For& loop, std::optional<std::size_t> along, int elements, const Loc& at);
   std::string whole_pieces(const ir::For& loop, std::size_t along, int elements);

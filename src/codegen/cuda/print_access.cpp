@@ -11,6 +11,7 @@
 #include "codegen/cuda/element_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 
 namespace tegula::codegen {
 

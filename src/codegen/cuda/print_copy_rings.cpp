@@ -50,7 +50,12 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
     out_.code();
     for (const BufferPtr& tile : ring.tiles) {
       name_slot(tile, ring, 0);
-      if (plan_.copy_rings.runs.contains(tile.get())) name_run(tile);
+      if (!plan_.copy_rings.runs.contains(tile.get())) continue;
+      // The tile begins in its slot where the run of its rows does.
+      const std::string name = names_.unique(tile->name);
+      std::string& slot = shared_.at(tile.get()).name;
+      out_.line(fmt::format("{}* const {} = tg::run_in({});", element_type(tile->type), name, slot));
+      slot = name;
     }
     in_scope(n.body);
     events(ring.end);
@@ -115,14 +120,6 @@ void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& r
                         begin, slot, bytes, own_memory_, elsewhere));
   const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   shared_[tile.get()] = {name, order, {-1, 0, 0}};
-}
-
-// The tile begins in its slot where the run of its rows does.
-void CudaGridPrinter::name_run(const BufferPtr& tile) {
-  const std::string name = names_.unique(tile->name);
-  SharedTile& own = shared_.at(tile.get());
-  out_.line(fmt::format("{}* const {} = tg::run_in({});", element_type(tile->type), name, own.name));
-  own.name = name;
 }
 
 // The pieces around the rows, where these follow each other.

@@ -9,6 +9,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_loops.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 #include "passes/cuda/plan_byte_turns.hpp"
 #include "passes/cuda/steady_loads.hpp"
 

@@ -253,10 +253,8 @@ std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
     if (std::all_of(c.fills.begin(), c.fills.end(), computes)) continue;
     Reason reason = reason_of_loop(loop);
     if (reason.why.empty()) reason = reason_of(c, loop);
-    if (reason.why.empty())
-      result.push_back(c);
-    else
-      note_refused(c, reason);
+    if (reason.why.empty()) result.push_back(c);
+    note_refused(c, reason);
   }
   return result;
 }
@@ -290,10 +288,9 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
 // loop asks for, the largest stays where it is used. True if it was for want of room that some stay.
 bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles,
                      int& depth) const {
-  const auto bytes_of = [&](const RingCandidate& c) { return bytes_of_slot(c); };
   for (bool missing = false;; missing = true) {
     std::int64_t bytes = 0;
-    for (const RingCandidate& c : tiles) bytes += bytes_of(c);
+    for (const RingCandidate& c : tiles) bytes += bytes_of_slot(c);
     BesideSlots beside = around;
     beside.tiles += tile_bytes(loop.body, true) - bytes;
     depth = tiles.empty() ? 1 : copy_ring_depth(loop, bytes, beside, grid_, target_);
@@ -302,13 +299,13 @@ bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<Rin
       tiles.clear();
       return copy_ring_room(bytes, beside, grid_, target_) < 2;
     }
-    tiles.erase(std::max_element(tiles.begin(), tiles.end(),
-                                 [&](const auto& a, const auto& b) { return bytes_of(a) < bytes_of(b); }));
+    tiles.erase(std::max_element(
+        tiles.begin(), tiles.end(),
+        [&](const RingCandidate& a, const RingCandidate& b) { return bytes_of_slot(a) < bytes_of_slot(b); }));
   }
 }
 
-// A loop that is run once may read what is written after it, and what its steps write at places of their
-// own.
+// A loop that runs once may read what is written after it, and what its steps write at places of their own.
 Tensors RingSearch::written_before_or_in(const For& loop, const Stmt& s) const {
   const auto own = std::find(grid_.body.begin(), grid_.body.end(), s);
   if (own == grid_.body.end()) return by_any_name(written_by(grid_.body), kernel_);

@@ -4,6 +4,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 
 namespace tegula::passes {
 

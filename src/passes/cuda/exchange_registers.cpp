@@ -8,7 +8,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/elements.hpp"
-#include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 
 namespace tegula::passes {
 

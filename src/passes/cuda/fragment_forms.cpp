@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/rows_beside_sums.hpp"
 #include "passes/cuda/word_sums.hpp"

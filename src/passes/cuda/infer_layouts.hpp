@@ -31,18 +31,4 @@ Layouts infer_layouts(const ir::Body& body, int threads, const CudaTarget& targe
                       const HeldFragments& held = {}, bool has_products = false,
                       const std::unordered_set<const ir::Buffer*>& anywhere = {});
 
-// For each dimension of the fragment the loop's index that goes over all of it; nothing if the access is not
-// of this kind.
-std::optional<std::vector<int>> loop_axes(const ir::For& loop, const ir::Access& access);
-// The layout that a fragment must have to be met in that loop register by register.
-layout::Layout projected(const layout::Layout& loop, const std::vector<int>& axes);
-
-// The layout of a loop whose iterations touch several elements of such a fragment, all of them in registers
-// of one thread; nothing where there is none.
-std::optional<layout::Layout> layout_around(const ir::For& loop, const ir::Access& access,
-                                            const layout::Layout& fragment);
-
-// The element accesses of a statement of a parallel loop.
-const ir::Access* fragment_access(const ir::Stmt& stmt);
-
 }  // namespace tegula::passes

@@ -9,6 +9,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/dealt_steps.hpp"
 #include "passes/cuda/element_loops.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_stores.hpp"
 

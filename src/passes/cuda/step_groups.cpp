@@ -3,6 +3,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/fragment_axes.hpp"
 
 namespace tegula::passes {
 
