@@ -184,10 +184,8 @@ struct Program : ConvPixels {
   Expr across = ceildiv(to_width, c.w), of_image = to_depth * to_height * to_width;
   Expr columns_of_tiles = ceildiv(made, c.n),
        pixels_of_tiles = c.windows ? across * ceildiv(to_height, c.h) : ceildiv(batch * of_image, c.pixels());
-  Expr images = c.images > 1 ? ceildiv(batch, c.images) : batch *to_depth, planes = c.phases_of_to()
-                                                                                        ? images * stride_h
-                                                                                              * stride
-                                                                                        : images;
+  Expr images = c.images == 1 ? batch * to_depth : ceildiv(batch, c.images);
+  Expr planes = c.phases_of_to() ? images * stride_h * stride : images;
   Expr planes_of_tiles = !c.windows ? groups : c.grouped ? planes * groups : planes;
   struct Place {
     Expr column, tile, plane;

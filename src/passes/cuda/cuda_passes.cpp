@@ -266,9 +266,9 @@ const CudaPass list[] = {
        bool has_products = false;
        for_each_stmt(plan.kernel, [&](const ir::Stmt& s) { has_products |= ir::as<ir::Gemm>(s) != nullptr; });
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
-         plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target,
-                                               plan.grids[i].held, has_products,
-                                               plan.grids[i].copy_rings.anywhere);
+         plan.grids[i].layouts =
+             infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target, plan.grids[i].held,
+                           has_products, plan.grids[i].copy_rings.anywhere);
      }},
     {"own_copies", "warps that read only what they have copied wait for no others",
      [](CudaPlan& plan) {
