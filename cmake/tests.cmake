@@ -34,6 +34,7 @@ set(builtin_of_one_set TEGULA_BUILTIN_OF_ONE_SET=$<STREQUAL:${TEGULA_BUILTIN},MA
 
   target_compile_options(${name} PRIVATE ${tegula_test_options})
   target_link_libraries(${name} PRIVATE tegula_testing tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
+  quick_linker(${name})
   if(TEGULA_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM tegula_test_headers)
   endif()
