@@ -44,46 +44,49 @@ struct Table {
 int add(const Suite& suite, const Test& test);
 int add(const Suite& suite, const Table& table);
 
+template <class Row, auto rows, auto name>
+void each_row(Visitor& visitor) {
+  std::size_t number = 0;
+  for (const Row& row : rows()) visitor.visit(&row, name({row, number++}), ::testing::PrintToString(row));
+}
+
 // Makes the tests of all rows known, for which main() asks before it runs them.
 void register_tests();
 
 }  // namespace tegula::rows
 
 #undef TEST_P
-#define TEST_P(suite, name)                                                                           \
-  class GTEST_TEST_CLASS_NAME_(suite, name) : public suite {                                          \
-   public:                                                                                            \
-    GTEST_TEST_CLASS_NAME_(suite, name)() = default;                                                  \
-    GTEST_TEST_CLASS_NAME_(suite, name)(const GTEST_TEST_CLASS_NAME_(suite, name) &) = delete;        \
-    void TestBody() override;                                                                         \
-                                                                                                      \
-   private:                                                                                           \
-    static ::testing::internal::TestFactoryBase* of_row(const void* row) {                            \
-      return new ::testing::internal::ParameterizedTestFactory<GTEST_TEST_CLASS_NAME_(suite, name)>(  \
-          *static_cast<const ParamType*>(row));                                                       \
-    }                                                                                                 \
-    static const int registered_;                                                                     \
-  };                                                                                                  \
-  const int GTEST_TEST_CLASS_NAME_(suite, name)::registered_ =                                        \
-      ::tegula::rows::add({#suite, ::testing::internal::GetTypeId<suite>(), {__FILE__, __LINE__}},    \
-                          ::tegula::rows::Test{#name, &of_row, &SetUpTestSuite, &TearDownTestSuite}); \
+#define TEST_P(suite, name)                                                                                  \
+  class GTEST_TEST_CLASS_NAME_(suite, name) : public suite {                                                 \
+   public:                                                                                                   \
+    GTEST_TEST_CLASS_NAME_(suite, name)() = default;                                                         \
+    GTEST_TEST_CLASS_NAME_(suite, name)(const GTEST_TEST_CLASS_NAME_(suite, name) &) = delete;               \
+    void TestBody() override;                                                                                \
+                                                                                                             \
+   private:                                                                                                  \
+    static ::testing::internal::TestFactoryBase* gtest_of_row_(const void* row) {                            \
+      return new ::testing::internal::ParameterizedTestFactory<GTEST_TEST_CLASS_NAME_(suite, name)>(         \
+          *static_cast<const ParamType*>(row));                                                              \
+    }                                                                                                        \
+    static const int gtest_registered_;                                                                      \
+  };                                                                                                         \
+  const int GTEST_TEST_CLASS_NAME_(suite, name)::gtest_registered_ =                                         \
+      ::tegula::rows::add({#suite, ::testing::internal::GetTypeId<suite>(), {__FILE__, __LINE__}},           \
+                          ::tegula::rows::Test{#name, &gtest_of_row_, &SetUpTestSuite, &TearDownTestSuite}); \
   void GTEST_TEST_CLASS_NAME_(suite, name)::TestBody()
 
 #undef INSTANTIATE_TEST_SUITE_P
-#define INSTANTIATE_TEST_SUITE_P(prefix, suite, ...)                                                    \
-  static void rows_of_##prefix##_##suite(::tegula::rows::Visitor& visitor) {                            \
-    using Row = suite::ParamType;                                                                       \
-    const ::testing::internal::ParamGenerator<Row> rows =                                               \
-        GTEST_EXPAND_(GTEST_GET_FIRST_(__VA_ARGS__, DUMMY_PARAM_));                                     \
-    std::size_t number = 0;                                                                             \
-    for (const Row& row : rows) {                                                                       \
-      const ::testing::TestParamInfo<Row> info(row, number++);                                          \
-      visitor.visit(&row,                                                                               \
-                    (GTEST_EXPAND_(GTEST_GET_SECOND_(                                                   \
-                        __VA_ARGS__, ::testing::internal::DefaultParamName<Row>, DUMMY_PARAM_)))(info), \
-                    ::testing::PrintToString(row));                                                     \
-    }                                                                                                   \
-  }                                                                                                     \
-  [[maybe_unused]] static const int registered_##prefix##_##suite =                                     \
-      ::tegula::rows::add({#suite, ::testing::internal::GetTypeId<suite>(), {__FILE__, __LINE__}},      \
-                          ::tegula::rows::Table{#prefix, &rows_of_##prefix##_##suite})
+#define INSTANTIATE_TEST_SUITE_P(prefix, suite, ...)                                                       \
+  static ::testing::internal::ParamGenerator<suite::ParamType> gtest_rows_of_##prefix##_##suite() {        \
+    return GTEST_EXPAND_(GTEST_GET_FIRST_(__VA_ARGS__, DUMMY_PARAM_));                                     \
+  }                                                                                                        \
+  static ::std::string gtest_name_in_##prefix##_##suite(                                                   \
+      const ::testing::TestParamInfo<suite::ParamType>& info) {                                            \
+    return (GTEST_EXPAND_(GTEST_GET_SECOND_(                                                               \
+        __VA_ARGS__, ::testing::internal::DefaultParamName<suite::ParamType>, DUMMY_PARAM_)))(info);       \
+  }                                                                                                        \
+  [[maybe_unused]] static const int gtest_registered_##prefix##_##suite = ::tegula::rows::add(             \
+      {#suite, ::testing::internal::GetTypeId<suite>(), {__FILE__, __LINE__}},                             \
+      ::tegula::rows::Table{#prefix,                                                                       \
+                            &::tegula::rows::each_row<suite::ParamType, &gtest_rows_of_##prefix##_##suite, \
+                                                      &gtest_name_in_##prefix##_##suite>})
