@@ -1,5 +1,6 @@
 # builtin_kernels(TARGET OBJECTS): a library of objects, TARGET, of the kernels that a program made of OBJECTS prints,
-# compiled for every instruction set with the flags of printed kernels.
+# compiled with the flags of printed kernels for every instruction set, or for this machine's (TEGULA_BUILTIN is MACHINE):
+# then the sources of other sets have no kernels.
 include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
 set(builtin_parts 3)  # sources of each set, which compile side by side
 
@@ -19,6 +20,10 @@ function(builtin_kernels target objects)
   target_compile_options(tegula_pregenerate PRIVATE ${tegula_warnings})
   target_link_libraries(tegula_pregenerate PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
   set(sources ${folder}/table.cpp)
+  set(sets every)
+  if(TEGULA_BUILTIN STREQUAL MACHINE)
+    set(sets machine)
+  endif()
   math(EXPR last "${builtin_parts} - 1")
   foreach(set portable avx2 avx512)
     foreach(part RANGE ${last})
@@ -31,7 +36,7 @@ function(builtin_kernels target objects)
   endforeach()
   add_custom_command(
     OUTPUT ${sources}
-    COMMAND tegula_pregenerate ${folder} ${builtin_parts}
+    COMMAND tegula_pregenerate ${folder} ${builtin_parts} ${sets}
     DEPENDS tegula_pregenerate
     COMMENT "Printing built-in kernels"
     VERBATIM)

@@ -24,9 +24,10 @@ const TemporaryDirectory empty;
 
 Tensor random(const Shape& shape, DType type, int seed) { return Tensor::random_normal(shape, type, seed); }
 
-TEST(Builtin, HasEveryPregeneratedKernelForEveryInstructionSet) {
+TEST(Builtin, HasEveryPregeneratedKernelForEveryInstructionSetThatIsBuilt) {
   std::size_t count = 0;
-  for (const Isa isa : all_isas)
+  for (const Isa isa : all_isas) {
+    if (TEGULA_BUILTIN_OF_ONE_SET && isa != best_isa()) continue;
     for (const lang::Kernel& kernel : pregenerated(isa)) {
       const Signature signature(kernel.ir());
       const builtin::Compiled* found =
@@ -35,6 +36,7 @@ TEST(Builtin, HasEveryPregeneratedKernelForEveryInstructionSet) {
       EXPECT_EQ(found->blocks.size(), kernel.ir()->grids.size());
       ++count;
     }
+  }
   EXPECT_EQ(builtin::table().size(), count);
 }
 

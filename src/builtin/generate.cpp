@@ -1,7 +1,7 @@
 // Prints the kernels of ops::pregenerated for the build: PARTS sources for each instruction set and the
-// table of their functions.
+// table of their functions. Those of sets that are not built are empty.
 //
-//   tegula_pregenerate DIRECTORY PARTS
+//   tegula_pregenerate DIRECTORY PARTS every|machine
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -116,16 +116,23 @@ void write(const std::string& path, const std::string& text) {
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-void generate(const std::string& directory, std::size_t count) {
-  std::map<std::string, Printed> printed;  // by the kernels' names, which the sets share
+using ByName = std::map<std::string, Printed>;
+
+std::vector<Printed> kernels_of(Isa isa, ByName& printed) {
+  std::vector<Printed> kernels;
+  for (const lang::Kernel& kernel : ops::pregenerated(isa)) {
+    if (!printed.contains(kernel.name())) printed.emplace(kernel.name(), print(kernel));
+    kernels.push_back(printed.at(kernel.name()));
+  }
+  return kernels;
+}
+
+void generate(const std::string& directory, std::size_t count, bool every_set) {
+  ByName printed;  // the sets share most kernels
   std::map<Isa, Files> files;
   for (const Isa isa : all_isas) {
-    std::vector<Printed> kernels;
-    for (const lang::Kernel& kernel : ops::pregenerated(isa)) {
-      if (!printed.contains(kernel.name())) printed.emplace(kernel.name(), print(kernel));
-      kernels.push_back(printed.at(kernel.name()));
-    }
-    files.emplace(isa, divided(std::move(kernels), count));
+    const bool is_built = every_set || isa == best_isa();
+    files.emplace(isa, divided(is_built ? kernels_of(isa, printed) : std::vector<Printed>{}, count));
     for (std::size_t i = 0; i < count; ++i)
       write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(files.at(isa)[i], isa));
   }
@@ -136,8 +143,10 @@ void generate(const std::string& directory, std::size_t count) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 3 || std::atoi(argv[2]) < 1) throw std::runtime_error("usage: DIRECTORY PARTS");
-    generate(argv[1], static_cast<std::size_t>(std::atoi(argv[2])));
+    const std::string sets = argc == 4 ? argv[3] : "";
+    if (argc != 4 || std::atoi(argv[2]) < 1 || (sets != "every" && sets != "machine"))
+      throw std::runtime_error("usage: DIRECTORY PARTS every|machine");
+    generate(argv[1], static_cast<std::size_t>(std::atoi(argv[2])), sets == "every");
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "tegula_pregenerate: {}\n", error.what());

@@ -168,7 +168,7 @@ class GridPrinter {
   std::string report_place(std::vector<CpuProgram::Report>& reports, const std::string& text, const Loc& at);
   void open_loop(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end, const Loc& at);
   void masked(const ir::If& n, const Loc& at);
-  void begin_sums(const ir::For& loop, const ir::Stmt& stmt);
+  void clear_without_steps(const ir::For& loop, std::span<const BegunSum> sums);
 
   // ---- rows (print_rows.cpp)
   void rows(const std::vector<RowOp>& group);

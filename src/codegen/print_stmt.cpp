@@ -241,22 +241,22 @@ void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const E
                         short_location(at)));
 }
 
-// Their tiles are cleared where the loop has no step.
-void GridPrinter::begin_sums(const For& loop, const Stmt& s) {
-  const auto found = begun_.find(s.get());
-  if (found == begun_.end()) return;
+// The tiles of sums that the loop would begin, where it has no step.
+void GridPrinter::clear_without_steps(const For& loop, std::span<const BegunSum> sums) {
+  if (sums.empty()) return;
   out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
-  for (const BegunSum& sum : found->second) rows({*row_op(sum.clear)});
+  for (const BegunSum& sum : sums) rows({*row_op(sum.clear)});
   out_.close();
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
   fetches_.merge(fetches_ahead(n));
-  begin_sums(n, s);
+  const auto found = begun_.find(s.get());
+  const std::span<const BegunSum> begun = found == begun_.end() ? std::span<const BegunSum>() : found->second;
+  clear_without_steps(n, begun);
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
-  if (const auto found = begun_.find(s.get()); found != begun_.end())
-    for (const BegunSum& sum : found->second)
-      adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
+  for (const BegunSum& sum : begun)
+    adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
   if (n.kind == LoopKind::pipelined) of_maxima_.merge(of_running_maxima(n.body));
   loops_.push_back(n.index);
   pipelined_ += n.kind == LoopKind::pipelined;

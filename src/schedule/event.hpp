@@ -67,7 +67,7 @@ struct Access {
   Slot slot = {};
   Instance instance = {};
   Parts parts = {};
-  int mapping = 0;  // accesses of equal mappings (not 0) touch, thread by thread, the same elements
+  int mapping = 0;    // accesses of equal mappings (not 0) touch, thread by thread, the same elements
   bool told = false;  // of the pair of words and sums that came with the tile: `buffer` is of the first pair
 };
 

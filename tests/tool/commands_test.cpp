@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "ops/registry.hpp"
+#include "runtime/machine/cpu_features.hpp"
 #include "tegula/stream.hpp"
 #include "tests/tool/tool.hpp"
 #include "tests/tool/xml.hpp"
@@ -86,6 +87,9 @@ TEST_F(Tool, ChecksClustersOfOneProcessor) {
   }
 }
 
+// Of the cases of gemm that need no compiler there is one, where it is built for the set.
+std::string built_in_cases(Isa isa) { return TEGULA_BUILTIN_OF_ONE_SET && isa != best_isa() ? "0" : "1"; }
+
 std::string cases_of_gemm() { return std::to_string(ops::find_operator("gemm").check_cases.size()); }
 
 // One case is built in, the others fail, and every case is reported.
@@ -111,13 +115,13 @@ TEST_F(Tool, UsesWhatIsCachedWithoutCompiler) {
     const auto line = outcome.out.rfind('\n', end) + 1;
     return outcome.out.substr(line, end - line);
   };
-  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "1");
+  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), built_in_cases(Isa::portable));
   EXPECT_EQ(right(cache + "TEGULA_ISA=portable TEGULA_CXX='" TEGULA_QUICK_CXX "'"), all);
   EXPECT_EQ(right(none + "TEGULA_ISA=portable"), all);
-  EXPECT_EQ(right(none + "TEGULA_ISA=avx2"), "1") << "code of another instruction set";
+  EXPECT_EQ(right(none + "TEGULA_ISA=avx2"), built_in_cases(Isa::avx2)) << "code of another instruction set";
   for (auto& entry : std::filesystem::directory_iterator(file("cache")))
     std::fstream(entry.path(), std::ios::in | std::ios::out).seekp(5000) << "?";
-  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "1") << "damaged code";
+  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), built_in_cases(Isa::portable)) << "damaged code";
   const auto slow = tool("check gemm", none + "TEGULA_ISA=portable");
   EXPECT_EQ(slow.status, 0) << slow.out;
   EXPECT_TRUE(has(slow.err, "neither built in nor cached")) << slow.err;

@@ -11,9 +11,6 @@ using lang::Tensor;
 
 namespace {
 
-using Tap = ConvPixels::Tap;
-using Pixel = ConvPixels::Pixel;
-
 // A product for every tap: the pixels that it meets, times its weights.
 struct Program : ConvPixels {
   static constexpr int piece = 16;

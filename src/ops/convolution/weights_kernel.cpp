@@ -7,9 +7,6 @@ using lang::Tensor;
 
 namespace {
 
-using Tap = ConvPixels::Tap;
-using Pixel = ConvPixels::Pixel;
-
 // The sum over pixels of their features, times what each tap of them meets: a block for each tap.
 struct WeightsProgram : ConvPixels {
   Dim features{"features"}, of_weight{"of_weight"};
