@@ -36,6 +36,7 @@ struct ScanKernel {
   bool alone = false;
   bool divided = false;             // sequences are divided into segments, which have states of their own
   std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences, for scan_short_kernel
+  bool filled = false;              // features are filled up to as many rows as a warp group multiplies
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
@@ -43,7 +44,7 @@ struct ScanKernel {
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("reverse", reverse), labelled("first", first), labelled("last", last),
                       labelled("packed", packed), labelled("deep", deep), labelled("alone", alone),
-                      labelled("divided", divided), labelled("rows", of_tile));
+                      labelled("divided", divided), labelled("rows", of_tile), labelled("filled", filled));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -59,12 +60,17 @@ struct ScanKernel {
   std::int64_t blocks_at_once() const;
   // Extents of tiles.
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
-  int features() const { return (d + 15) / 16 * 16; }
+  int features() const {
+    const int least = filled ? 64 : 16;
+    return (d + least - 1) / least * least;
+  }
 };
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
 ScanKernel wide(ScanKernel c, bool on_gpu);
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
+// With states of which warp groups multiply all rows, where there are more than those of one product.
+ScanKernel with_filled_features(ScanKernel c, bool on_gpu);
 
 // q, k, v, [sums or g_gamma, weights, D, z, initial_state,] scale give out [, final_state]: with weights
 // [batch, tokens, heads] v is weights · v but where D [heads] times v is added to the results; these are

@@ -193,11 +193,12 @@ void note_chain(const BoundCall& call, const ScanKernel& scan, const Division& d
 
 }  // namespace
 
-void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
-  if (scan.of_tile) {
-    note_tile_of_short(call, scan.rows(), launch);
-    return launch_part(launch, with_all_columns(scan), scan_short_kernel, t, {}, {});
+void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& given, const ScanTensors& t) {
+  if (given.of_tile) {
+    note_tile_of_short(call, given.rows(), launch);
+    return launch_part(launch, with_all_columns(given), scan_short_kernel, t, {}, {});
   }
+  const ScanKernel scan = with_filled_features(given, call.on_gpu());
   const Division d = division_of(call, scan);
   note_chain(call, scan, d, launch);
   note_unfilled_chunks(call, most_of_tile(scan), launch);
