@@ -23,6 +23,7 @@ struct KdaKernel {
                       labelled("grouped", grouped), labelled("packed", packed), labelled("rows", of_tile),
                       labelled("t", threads));
   }
+  int columns() const { return block; }
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   // Rows of a subchunk. Within one, a feature decays by a factor of at least e^(16 · least_gate),
   // which f32 can represent.

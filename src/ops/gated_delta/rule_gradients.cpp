@@ -26,6 +26,7 @@ class RuleBackward {
     ShortRuleKernel kernel{scan_of(f.pass), c.type("beta")};
     kernel.scan.gated = c.has("g"), kernel.scan.grouped = c.dim("group") > 1;
     kernel.scan.of_tile = rows, kernel.scan.result = unit ? f32 : f.pass.type;
+    kernel.threads = threads_of_short_rule(sequences_of(c.call()) * c.dim("key_heads"));
     note_tile_of_short(c.call(), rows, launch);
     launch(kernel, short_rule_gradients_kernel,
            {{"q", f.q},

@@ -53,6 +53,22 @@ double step_time(const DeltaPass& pass) {
   return pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
 }
 
+// Of passes over states and their gradients. Whole ones run beside each other, each step behind the one
+// before; segments have two rounds of passes, the first with the maps, and their blocks share processors.
+double gradients_time(const BoundCall& call, const DeltaPass& pass, std::int64_t count) {
+  constexpr double step = 2.73, of_block = 1.5, of_join = 3;
+  // Segments of sequences that are not equally long: the longest ones begin late.
+  constexpr double of_uneven = 1.45;
+  const ChunksOfCall chunks(call);
+  const auto blocks = [&](int columns) { return std::ceil(1. * columns / pass.block); };
+  const double chain = std::ceil(chunks.longest / static_cast<double>(count)) * step,
+               each = of_block * chunks.all / static_cast<double>(planned_gpu_processors(call));
+  if (count == 1) return std::max(chain, each * 2 * blocks(pass.d_v));
+  const double rounds = 2 * std::max(chain, each * (blocks(pass.d_v) + blocks(pass.d_v + pass.d))),
+               uneven = call.has("cu_seqlens") && sequences_of(call) > 1 ? of_uneven : 1;
+  return uneven * (rounds + of_join * static_cast<double>(count) + scan_costs.grids);
+}
+
 // Of all passes of a call, without the factors of chunks.
 double segments_time(const BoundCall& call, const DeltaPass& pass, std::int64_t count) {
   const double own = pass_time(call, pass, count, step_time(pass));
@@ -100,7 +116,9 @@ std::int64_t number_of_segments(const BoundCall& call, const Estimate& time) {
 }  // namespace
 
 std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
-  return number_of_segments(call, [&](std::int64_t count) { return segments_time(call, pass, count); });
+  return number_of_segments(call, [&](std::int64_t count) {
+    return pass.keep ? gradients_time(call, pass, count) : segments_time(call, pass, count);
+  });
 }
 
 std::int64_t segments_of_kda(const BoundCall& call, const ScanKernel& scan, bool gradients) {

@@ -14,8 +14,15 @@ std::optional<int> tile_of_short_rule(const BoundCall& call, const char* last) {
   return rows.value_or(chunk_tokens_of_scan) <= chunk_tokens_of_scan / 2 ? rows : std::nullopt;
 }
 
-int threads_of_short_rule() {
-  return best_of(Candidates<int, 3>{32, 64, 128}, [](int threads) { return static_cast<double>(threads); });
+int threads_of_short_rule(std::int64_t blocks) {
+  // Microseconds of a block alone, and of each where a processor has many.
+  struct Form {
+    int threads;
+    double alone, shared;
+  };
+  const double of_processor = static_cast<double>(blocks) / gpu_processors;
+  const Candidates<Form, 2> forms{{128, 5.8, 1.93}, {64, 6.8, 1.06}};
+  return best_of(forms, [&](const Form& f) { return std::max(f.alone, f.shared * of_processor); }).threads;
 }
 
 using namespace lang;

@@ -10,14 +10,15 @@ namespace tegula::ops {
 // those of a chunk take as long by chunks. `last` is the state behind them, or its gradient.
 std::optional<int> tile_of_short_rule(const BoundCall& call, const char* last = "final_state");
 
-// The threads of a block: what one does waits for what it did before, so that a processor has the more
-// blocks.
-int threads_of_short_rule();
+// The threads of so many blocks, whose steps wait for each other: where there are many, fewer threads, so
+// that a processor has the more blocks.
+int threads_of_short_rule(std::int64_t blocks);
 
 struct ShortRuleKernel {
   ScanKernel scan;  // of_tile
   DType beta = f32;
   std::optional<int> threads = {};
+  int columns() const { return scan.block; }
   auto fields() const { return std::tuple(scan, labelled("beta", beta), labelled("t", threads)); }
 };
 
@@ -36,7 +37,8 @@ void launch_short_rule(const BoundCall& call, Launch& launch, const Kernel& kern
   const auto view = [&](const char* tensor) { return token_view(call, tensor); };
   note_tile_of_short(call, rows, launch);
   Kernel own = kernel;
-  own.threads = threads_of_short_rule();
+  own.threads = threads_of_short_rule(sequences_of(call) * call.dim("heads") *
+                                      ((call.dim("d_v") + own.columns() - 1) / own.columns()));
   launch(own, program,
          {{"q", q},
           {"k", k},

@@ -12,13 +12,14 @@ namespace {
 
 class ShortRuleGradients {
  public:
-  explicit ShortRuleGradients(const ShortRuleKernel& kernel) : tokens(kernel.scan, kernel.beta) {
+  explicit ShortRuleGradients(const ShortRuleKernel& kernel)
+      : tokens(kernel.scan, kernel.beta), threads(*kernel.threads) {
     s.declare();
   }
 
   // A block has the heads that share q and k one after another.
   void run() const {
-    grid(tokens.in.key_heads, s.count(), {.threads = 128}, [&](Index key_head, Index n) {
+    grid(tokens.in.key_heads, s.count(), {.threads = threads}, [&](Index key_head, Index n) {
       s.hold_promise(n);
       Shared qs = tokens.tile(), ks = tokens.tile();
       copy(s.head(tokens.q, n, key_head).at(0), qs);
@@ -142,6 +143,7 @@ class ShortRuleGradients {
   }
 
   RuleTokens tokens;
+  int threads;
   const ScanKernel& c = tokens.scan;
   Sequences& s = tokens.in.s;
   int rows = tokens.rows;

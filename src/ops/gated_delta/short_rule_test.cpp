@@ -1,3 +1,4 @@
+#include "ops/pieces/plan_choices.hpp"
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -38,8 +39,10 @@ std::vector<Tensor> results_of(std::int64_t n, Target target) {
 TEST(DeltaRule, OfShortSequencesIsThatOfChunks) {
   if (test_targets().size() == 1) return;
   for (const std::int64_t tokens : {1, 9, 32}) {
-    const std::vector<Tensor> expected = results_of(tokens, Target::interpreter()),
-                              own = results_of(tokens, Target::emulated_sm90());
+    const std::vector<Tensor> expected = results_of(tokens, Target::interpreter());
+    choose_candidates(tokens == 9 ? "gated_delta_rule.0=1,kda.0=1" : "");
+    const std::vector<Tensor> own = results_of(tokens, Target::emulated_sm90());
+    choose_candidates("");
     for (std::size_t i = 0; i < own.size(); ++i)
       EXPECT_LT(error_of(own[i], expected[i]).norm, 1e-2) << tokens << " tokens, result " << i;
   }
@@ -68,12 +71,25 @@ std::vector<Tensor> gradients_of(std::int64_t n, Target target) {
 TEST(DeltaRule, HasGradientsOfShortSequences) {
   if (test_targets().size() == 1) return;
   for (const std::int64_t tokens : {9, 32}) {
-    const std::vector<Tensor> expected = gradients_of(tokens, Target::interpreter()),
-                              own = gradients_of(tokens, Target::emulated_sm90());
+    const std::vector<Tensor> expected = gradients_of(tokens, Target::interpreter());
+    choose_candidates(tokens == 9 ? "gated_delta_rule_backward.0=1" : "");
+    const std::vector<Tensor> own = gradients_of(tokens, Target::emulated_sm90());
+    choose_candidates("");
     ASSERT_EQ(own.size(), expected.size());
     for (std::size_t i = 0; i < own.size(); ++i)
       EXPECT_LT(error_of(own[i], expected[i]).norm, 2e-2) << tokens << " tokens, result " << i;
   }
+}
+
+// Many of them have blocks of few threads, so that a processor has the more.
+TEST(DeltaRule, PlansThreadsOfShortSequences) {
+  const auto name = [](std::int64_t batch) {
+    Tensors inputs{{"beta", Tensor::empty({batch, 9, 2}, bf16)}};
+    for (const char* own : {"q", "k", "v"}) inputs.emplace(own, Tensor::empty({batch, 9, 2, 64}, bf16));
+    return kernels_by_name(find_schema("gated_delta_rule"), inputs, {}, Target::cuda())[0].name();
+  };
+  EXPECT_NE(name(2).find("_t128"), std::string::npos) << name(2);
+  EXPECT_NE(name(1000).find("_t64"), std::string::npos) << name(1000);
 }
 
 // States before or after them, more tokens and f32 have chunks, or go token by token.

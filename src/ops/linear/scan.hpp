@@ -62,11 +62,13 @@ struct ScanKernel {
   // How many blocks a GPU has at once: two of a processor, whose shared memory has tiles of so many features.
   static constexpr int features_of_two = 128;
   std::int64_t blocks_at_once() const;
+  // With so many columns, products of warps take no longer than those of warp groups.
+  static constexpr int many_columns = 64;
   int columns() const { return d_v + (map ? d : 0); }
   // Extents of tiles.
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   int features() const {
-    const int least = filled ? 64 : 16;
+    const int least = filled && block < many_columns ? 64 : 16;
     return (d + least - 1) / least * least;
   }
 };

@@ -106,6 +106,7 @@ Division division_of(const BoundCall& call, const ScanKernel& scan) {
 // The kernel of blocks of a division.
 ScanKernel divided_scan(const BoundCall& call, ScanKernel scan, const Division& d) {
   scan.block = d.block;
+  scan.filled = scan.filled && d.block < ScanKernel::many_columns;
   scan.deep = call.on_gpu() &&
               sequences_of(call) * call.dim("heads") * d.segments * ((scan.d_v + d.block - 1) / d.block) <=
                   gpu_processors;
