@@ -32,12 +32,6 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
   return c;
 }
 
-ScanKernel with_filled_features(ScanKernel c, bool on_gpu) {
-  constexpr int of_product = 64;
-  c.filled = on_gpu && c.type.bits() == 16 && c.d > of_product && c.d % of_product != 0;
-  return c;
-}
-
 int ScanKernel::stages(int elements) const {
   // What a step has besides, such as rounded states, takes the remaining shared memory.
   constexpr std::int64_t least = 2, most = 4, bytes = 160 << 10;

@@ -83,8 +83,6 @@ inline DType type_of_maps(DType type) { return type.bits() == 16 ? bf16 : f32; }
 // for each step of columns.
 ScanKernel wide(ScanKernel c, bool on_gpu);
 ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
-// With states of which warp groups multiply all rows, where there are more than those of one product.
-ScanKernel with_filled_features(ScanKernel c, bool on_gpu);
 
 // q, k, v, [sums or g_gamma, weights, D, z, initial_state,] scale give out [, final_state]: with weights
 // [batch, tokens, heads] v is weights · v but where D [heads] times v is added to the results; these are

@@ -103,6 +103,13 @@ Division division_of(const BoundCall& call, const ScanKernel& scan) {
   });
 }
 
+// With states of which warp groups multiply all rows, where there are more than those of one product.
+ScanKernel with_filled_features(ScanKernel c, bool on_gpu) {
+  constexpr int of_product = 64;
+  c.filled = on_gpu && c.type.bits() == 16 && c.d > of_product && c.d % of_product != 0;
+  return c;
+}
+
 // The kernel of blocks of a division.
 ScanKernel divided_scan(const BoundCall& call, ScanKernel scan, const Division& d) {
   scan.block = d.block;
