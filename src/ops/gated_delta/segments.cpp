@@ -85,19 +85,22 @@ namespace {
 
 // Microseconds of passes over states by features, in so many segments.
 double kda_time(const BoundCall& call, const ScanKernel& scan, bool gradients, std::int64_t count) {
-  // Of a step, which has more columns where there are many heads; of a gradient's, in steps of states.
-  constexpr double chain = 0.5, column = 0.012, of_gradients = 1.6;
-  constexpr double more_grids = 28;
+  // Of a step with few columns, and of one more, where there are many heads; of a gradient's, in steps of
+  // states.
+  constexpr double step = 0.69, column = 0.08, of_gradients = 1.6, of_join = 3, grids = 32;
+  constexpr int few = 16;
+  // What blocks of segments lose to each other: so they are taken where they gain by far.
+  constexpr double of_segments = 1.75;
   const auto pass = [&](bool map) {
     ScanKernel own = scan;
     own.map = map;
     own = narrow(own, sequences_of(call) * call.dim("heads") * count, true);
-    return pass_time(call, own, count, chain + column * own.block);
+    return pass_time(call, own, count, step + column * std::max(own.block - few, 0));
   };
   const double states = pass(false), back = gradients ? of_gradients * states : 0;
   if (count == 1) return states + back;
-  const double join = static_cast<double>(count) * scan_costs.segment_step + scan_costs.grids + more_grids;
-  return states + pass(true) + join + (gradients ? 2 * back + join : 0);
+  const double join = static_cast<double>(count) * of_join + grids;
+  return of_segments * (states + pass(true) + join + (gradients ? 2 * back + join : 0));
 }
 
 template <class Estimate>

@@ -104,6 +104,25 @@ TEST(DeltaRule, HasSegmentsOfDecaysOfFeatures) {
   }
 }
 
+// One head has segments, and not several, whose blocks would lose more to each other than chains take.
+TEST(DeltaRule, PlansSegmentsOfDecaysOfFeatures) {
+  const auto has_segments = [](const char* op, std::int64_t heads) {
+    Tensors inputs{{"beta", Tensor::empty({1, 16384, heads}, bf16)},
+                   {"g", Tensor::empty({1, 16384, heads, 128}, f32)}};
+    for (const char* name : {"q", "k", "v"})
+      inputs.emplace(name, Tensor::empty({1, 16384, heads, 128}, bf16));
+    if (std::string(op) == "kda_backward")
+      inputs.emplace("dout", Tensor::empty({1, 16384, heads, 128}, bf16));
+    const auto kernels = kernels_by_name(find_schema(op), inputs, {}, Target::cuda());
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](auto& own) { return own.name().find("_map_divided") != std::string::npos; });
+  };
+  for (const char* op : {"kda", "kda_backward"}) {
+    EXPECT_TRUE(has_segments(op, 1)) << op;
+    for (const std::int64_t heads : {2, 8, 16}) EXPECT_FALSE(has_segments(op, heads)) << op << heads;
+  }
+}
+
 // Few heads have segments whatever the length; those that divide a sequence are sequences of their own.
 TEST(DeltaRule, PlansSegmentsOfOddAndPackedSequences) {
   const auto has = [](const char* op, std::int64_t batch, std::int64_t tokens, std::int64_t sequences,
