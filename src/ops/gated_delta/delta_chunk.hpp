@@ -41,15 +41,14 @@ struct RuleTokens {
                              const lang::Shared& vectors) const;
   // L, in a tile that becomes (I + L)⁻¹.
   lang::Shared form_lower(const lang::Shared& ks, const lang::Shared& vectors) const;
+  // By how much what a token writes has faded until another one.
+  static lang::Expr between(const lang::Shared& vectors, const lang::Expr& i, const lang::Expr& j);
 
   const ScanKernel scan;
   ScanInputs in{scan};
   int rows = scan.rows();
   lang::Tensor q, k, beta, g;
   lang::Expr scale;
-
- private:
-  static lang::Expr between(const lang::Shared& vectors, const lang::Expr& i, const lang::Expr& j);
 };
 
 }  // namespace tegula::ops

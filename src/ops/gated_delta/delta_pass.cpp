@@ -105,8 +105,8 @@ class PassOverChunks {
   std::vector<Tensor> declare_maps() const {
     std::vector<Tensor> result;
     if (!c.segment) return result;
-    for (const char* name : names_of_maps(c))
-      result.push_back(output(name, of_parts(in, c.d, c.d), c.splits_maps() ? bf16 : f32));
+    for (const char* name : names_of_maps(c.type))
+      result.push_back(output(name, of_parts(in, c.d, c.d), type_of_maps(c.type)));
     return result;
   }
 

@@ -34,11 +34,6 @@ struct DeltaPass {
 // chunk's system of equations, r = β (v − e^g k · state), the inverse makes what is written: inverse · r.
 lang::Kernel delta_pass_kernel(const DeltaPass& c);
 
-inline std::vector<const char*> names_of_maps(const DeltaPass& c) {
-  if (c.splits_maps()) return {"map", "map_rest"};
-  return {"map"};
-}
-
 // One warp group has all columns of a block, so that none waits for another.
 int threads_of_pass(const DeltaPass& c);
 // The extents of tiles, of a pass and of gradients of chunks.

@@ -29,7 +29,8 @@ void run_rule(const RuleCall& c, Launch& launch) {
 }
 
 void run_rule_backward(const RuleCall& c, Launch& launch) {
-  if (!differentiates_by_token(c.call())) return differentiate_rule(c, launch);
+  if (tile_of_short_rule(c.call(), "dfinal_state") || !differentiates_by_token(c.call()))
+    return differentiate_rule(c, launch);
   differentiate_delta_tokens(c.call(), launch, delta_recurrence(c, false, c.has("dfinal_state")));
 }
 

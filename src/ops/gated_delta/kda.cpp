@@ -2,6 +2,7 @@
 
 #include "ops/gated_delta/delta_table.hpp"
 #include "ops/gated_delta/delta_tokens.hpp"
+#include "ops/gated_delta/segments.hpp"
 #include "ops/gated_delta/short_rule.hpp"
 #include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/chunk_owners.hpp"
@@ -20,6 +21,13 @@ struct KdaTimes {
   double chain, head;
 };
 
+// What segments of sequences add to a state and make of it, and the states that they begin with, transposed
+// as those of the delta rule's passes: [batch, segments, heads, …].
+struct KdaSegments {
+  std::int64_t number = 1;
+  Tensor ends = {}, starts = {}, map = {}, remainder = {};
+};
+
 // What the forward has formed, which the gradients need, too.
 struct FormedKda {
   const KdaCall& c;
@@ -30,6 +38,7 @@ struct FormedKda {
   ScanKernel scan = {};
   Tensor w = {}, u = {}, decays = {}, faded_q = {}, kept = {}, scores = {}, inverse = {}, states = {},
          written = {};
+  KdaSegments segments = {};
 
   FormedKda(const KdaCall& call, Launch& launches) : c(call), launch(launches), q(view("q")), k(view("k")) {
     kernel.type = kernel.result = c.type("q"), kernel.beta = c.type("beta");
@@ -48,13 +57,13 @@ struct FormedKda {
   Tensor make_states() const {
     return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d, kernel.d_v}), kernel.type);
   }
-  void note(const KdaTimes& times, int most_of_tile) const {
+  void note(const KdaTimes& times, std::int64_t number, int most_of_tile) const {
     constexpr double most = 2.2;
     constexpr std::int64_t few_chunks = 16;
     const auto heads = static_cast<double>(sequences_of(c.call()) * c.dim("heads"));
     const bool is_long = c.dim("longest") > few_chunks * chunk_tokens_of_scan;
     if (c.call().on_gpu() && is_long && times.chain + heads * times.head > most * heads * times.head)
-      note_waiting_chunks(c.call(), 1, launch);
+      note_waiting_chunks(c.call(), number, launch);
     note_unfilled_chunks(c.call(), most_of_tile, launch);
   }
   // q and k by their norms, if they are wanted so.
@@ -92,14 +101,68 @@ struct FormedKda {
             {"inverse", inverse}});
   }
   // The states of all chunks, and the last, if it is wanted.
-  void form_states(bool last) {
+  void form_states(bool last, std::int64_t number) {
+    segments.number = number;
     states = make_states(), written = make("heads", kernel.d_v, kernel.type);
     ScanKernel own = narrow();
     own.first = c.has("initial_state"), own.last = last;
-    launch(own, scan_states_kernel,
-           {{"k", kept}, {"v", u}, {"w", w}, {"decays", decays}, {"states", states}, {"v_new", written}});
+    const TensorRef end = last ? given("final_state") : TensorRef();
+    if (number == 1) return launch_states(own, given("initial_state"), end);
+    form_segments(end);
+    own.first = own.divided = true, own.last = false;
+    launch_states(own, turned(segments.starts), {});
   }
-  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads"), c.on_gpu()); }
+  // Tensors of a call, if it has them.
+  TensorRef given(const char* name) const { return c.has(name) ? c.call().formed(name) : TensorRef(); }
+  // States of a call and of chunks are [.., d, d_v], those that are passed on [.., d_v, d].
+  static TensorRef turned(const TensorRef& state) {
+    return state.rank() < 4 ? state : state.transpose(state.rank() - 2, state.rank() - 1);
+  }
+  static TensorRef turned(const Tensor& state) { return turned(state.ref()); }
+  Tensor make_states_of_segments() const {
+    return launch.scratch({sequences_of(c.call()), segments.number, c.dim("heads"), kernel.d_v, kernel.d},
+                          f32);
+  }
+  DeltaPass joint() const { return {kernel.type, kernel.d, kernel.d_v, rows_of_segments}; }
+  ScanKernel narrow(bool map = false) const {
+    ScanKernel own = scan;
+    own.map = map;
+    return ops::narrow(own, sequences_of(c.call()) * c.dim("heads") * segments.number, c.on_gpu());
+  }
+
+ private:
+  void launch_states(const ScanKernel& own, const TensorRef& start, const TensorRef& end) const {
+    launch(own, scan_states_kernel,
+           {{"k", kept},
+            {"v", u},
+            {"w", w},
+            {"decays", decays},
+            {"initial_state", start},
+            {"states", states},
+            {"v_new", written},
+            {"final_state", end},
+            {"map", turned(segments.map)},
+            {"map_rest", turned(segments.remainder)}});
+  }
+  void form_segments(const TensorRef& end) {
+    const Shape maps{sequences_of(c.call()), segments.number, c.dim("heads"), kernel.d, kernel.d};
+    const DType type = type_of_maps(kernel.type);
+    segments.ends = make_states_of_segments(), segments.starts = make_states_of_segments();
+    segments.map = launch.scratch(maps, type);
+    segments.remainder = type == f32 ? segments.map : launch.scratch(maps, type);
+    ScanKernel alone = narrow(true);
+    alone.alone = alone.last = alone.divided = true;
+    launch_states(alone, {}, turned(segments.ends));
+    DeltaPass all = joint();
+    all.first = c.has("initial_state"), all.last = end.rank() > 0;
+    launch(all, segment_states_kernel,
+           {{"ends", segments.ends},
+            {"starts", segments.starts},
+            {"map", segments.map},
+            {"map_rest", segments.remainder},
+            {"initial_state", turned(given("initial_state"))},
+            {"final_state", turned(end)}});
+  }
 };
 
 void run_short_kda(const KdaCall& c, Launch& launch, int rows) {
@@ -116,10 +179,11 @@ void run_kda(const KdaCall& c, Launch& launch) {
     return run_delta_tokens(c.call(), launch, delta_recurrence(c, true, c->output_final_state));
   FormedKda formed(c, launch);
   const bool has_states = c.has("initial_state") || c->output_final_state;
-  formed.note({.chain = 0.65, .head = 0.167}, has_states ? 0 : chunk_tokens_of_scan / 2);
+  const std::int64_t segments = segments_of_kda(c.call(), formed.scan, false);
+  formed.note({.chain = 0.65, .head = 0.167}, segments, has_states ? 0 : chunk_tokens_of_scan / 2);
   formed.normalize();
   formed.form_factors(false);
-  formed.form_states(c->output_final_state);
+  formed.form_states(c->output_final_state, segments);
   launch(formed.kernel, kda_outputs_kernel,
          {{"faded_q", formed.faded_q},
           {"scores", formed.scores},
@@ -140,18 +204,42 @@ struct Between {
         sums(f.make("heads", f.kernel.steps() + 1, f32)) {}
 };
 
-void form_state_gradients(const FormedKda& f, const Between& between) {
-  ScanKernel backwards = f.narrow();
-  backwards.first = f.c.has("initial_state"), backwards.last = f.c.has("dfinal_state");
-  f.launch(backwards, scan_state_gradients_kernel,
+void launch_state_gradients(const FormedKda& f, const Between& between, const ScanKernel& own,
+                            const TensorRef& dend, const TensorRef& dstart) {
+  f.launch(own, scan_state_gradients_kernel,
            {{"q", f.faded_q},
             {"k", f.kept},
             {"dout", f.view("dout")},
             {"scores", f.scores},
             {"decays", f.decays},
             {"w", f.w},
+            {"dfinal_state", dend},
             {"dstates", between.dstates},
-            {"dv", between.du}});
+            {"dv", between.du},
+            {"dinitial_state", dstart}});
+}
+
+// Gradients of segments are joined as states are, by the same maps.
+void form_state_gradients(const FormedKda& f, const Between& between) {
+  ScanKernel own = f.narrow();
+  const TensorRef dend = f.given("dfinal_state"), dstart = f.given("dinitial_state");
+  own.first = f.c.has("initial_state"), own.last = f.c.has("dfinal_state");
+  if (f.segments.number == 1) return launch_state_gradients(f, between, own, dend, dstart);
+  const Tensor dstarts = f.make_states_of_segments(), dends = f.make_states_of_segments();
+  DeltaPass all = f.joint();
+  all.first = own.first, all.last = own.last;
+  ScanKernel alone = own;
+  alone.alone = alone.divided = alone.first = true, alone.last = false;
+  launch_state_gradients(f, between, alone, {}, f.turned(dstarts));
+  f.launch(all, segment_gradients_kernel,
+           {{"dstarts", dstarts},
+            {"dends", dends},
+            {"map", f.segments.map},
+            {"map_rest", f.segments.remainder},
+            {"dfinal_state", f.turned(dend)},
+            {"dinitial_state", f.turned(dstart)}});
+  own.divided = own.last = true, own.first = false;
+  launch_state_gradients(f, between, own, f.turned(dends), {});
 }
 
 void form_chunk_gradients(const FormedKda& f, const Between& between, const TensorRef& dq,
@@ -196,10 +284,11 @@ void run_kda_backward(const KdaCall& c, Launch& launch) {
   if (differentiates_by_token(c.call()))
     return differentiate_delta_tokens(c.call(), launch, delta_recurrence(c, true, c.has("dfinal_state")));
   FormedKda f(c, launch);
-  f.note({.chain = 1.7, .head = 0.335}, 0);
+  const std::int64_t segments = segments_of_kda(c.call(), f.scan, true);
+  f.note({.chain = 1.7, .head = 0.335}, segments, 0);
   f.normalize();
   f.form_factors(true);
-  f.form_states(false);
+  f.form_states(false, segments);
   const Between between(f);
   form_state_gradients(f, between);
   const TensorRef dq = f.view("dq"), dk = f.view("dk");

@@ -16,11 +16,14 @@ struct KdaKernel {
   bool grouped = false;              // of gradients: heads share q and k
   bool packed = false;
   std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences
+  std::optional<int> threads = {};  // of a block that has one
   auto fields() const {
     return std::tuple(type, labelled("beta", beta), labelled("to", result), labelled("d", d),
                       labelled("dv", d_v), labelled("b", block), labelled("keep", keep),
-                      labelled("grouped", grouped), labelled("packed", packed), labelled("rows", of_tile));
+                      labelled("grouped", grouped), labelled("packed", packed), labelled("rows", of_tile),
+                      labelled("t", threads));
   }
+  int columns() const { return block; }
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
   // Rows of a subchunk. Within one, a feature decays by a factor of at least e^(16 · least_gate),
   // which f32 can represent.

@@ -1,4 +1,5 @@
 #include "ops/gated_delta/formed_rule.hpp"
+#include "ops/gated_delta/short_rule.hpp"
 #include "ops/linear/chunk_notes.hpp"
 #include "ops/linear/unit_rows.hpp"
 #include "ops/schema/beside.hpp"
@@ -13,7 +14,38 @@ class RuleBackward {
   RuleBackward(const RuleCall& call, Launch& launcher) : c(call), launch(launcher) {}
   void run() {
     f.normalize();
+    if (const auto rows = tile_of_short_rule(c.call(), "dfinal_state"))
+      differentiate_short(*rows);
+    else
+      differentiate_long();
+    if (unit) differentiate_norms();
+  }
+
+ private:
+  void differentiate_short(int rows) {
+    ShortRuleKernel kernel{scan_of(f.pass), c.type("beta")};
+    kernel.scan.gated = c.has("g"), kernel.scan.grouped = c.dim("group") > 1;
+    kernel.scan.of_tile = rows, kernel.scan.result = unit ? f32 : f.pass.type;
+    kernel.threads = threads_of_short_rule(sequences_of(c.call()) * c.dim("key_heads"));
+    note_tile_of_short(c.call(), rows, launch);
+    launch(kernel, short_rule_gradients_kernel,
+           {{"q", f.q},
+            {"k", f.k},
+            {"v", f.v},
+            {"dout", dout},
+            {"beta", f.beta},
+            {"g", f.g},
+            {"scale", scale},
+            {"dq", unit ? unit_dq.ref() : dq},
+            {"dk", unit ? unit_dk.ref() : dk},
+            {"dv", token_view(c.call(), "dv")},
+            {"dbeta", token_view(c.call(), "dbeta")},
+            {"dg", token_view(c.call(), "dg")}});
+  }
+
+  void differentiate_long() {
     f.make_factors(), f.make_kept();
+    dstates = f.make_states(), solved = f.make_rows(f.pass.d_v);
     f.pass.keep = true, f.pass.first = c.has("initial_state");
     const std::int64_t number = segments_of(c.call(), f.pass);
     note_passes(c.call(), f.pass, number, launch);
@@ -22,10 +54,8 @@ class RuleBackward {
       run_by_segments(number);
     else
       run_whole();
-    if (unit) differentiate_norms();
   }
 
- private:
   void run_whole() {
     f.form_factors();
     Beside states(launch);
@@ -133,8 +163,8 @@ class RuleBackward {
   const bool unit = c->qk_l2norm;
   const TensorRef dout = token_view(c.call(), "dout"), dq = token_view(c.call(), "dq"),
                   dk = token_view(c.call(), "dk");
-  const Tensor dstates = f.make_states(), solved = f.make_rows(f.pass.d_v),
-               unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
+  Tensor dstates = {}, solved = {};
+  const Tensor unit_dq = launch.scratch(unit ? f.shape("key_heads", {f.pass.d}) : Shape{0}, f32),
                unit_dk = launch.scratch(unit_dq.shape(), f32);
 };
 

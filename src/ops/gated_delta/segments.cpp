@@ -38,7 +38,8 @@ struct ChunksOfCall {
 };
 
 // Of a pass in segments: waves of equally long ones, or the longest one where others end before it.
-double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t count, double step) {
+template <class Pass>
+double pass_time(const BoundCall& call, const Pass& c, std::int64_t count, double step) {
   const ChunksOfCall chunks(call);
   const double columns = std::ceil(1. * c.columns() / c.block),
                own = std::ceil(chunks.longest / static_cast<double>(count));
@@ -50,6 +51,22 @@ double pass_time(const BoundCall& call, const DeltaPass& c, std::int64_t count, 
 
 double step_time(const DeltaPass& pass) {
   return pass.outputs ? scan_costs.step_with_outputs : scan_costs.step_alone;
+}
+
+// Of passes over states and their gradients. Whole ones run beside each other, each step behind the one
+// before; segments have two rounds of passes, the first with the maps, and their blocks share processors.
+double gradients_time(const BoundCall& call, const DeltaPass& pass, std::int64_t count) {
+  constexpr double step = 2.73, of_block = 1.5, of_join = 3;
+  // Segments of sequences that are not equally long: the longest ones begin late.
+  constexpr double of_uneven = 1.45;
+  const ChunksOfCall chunks(call);
+  const auto blocks = [&](int columns) { return std::ceil(1. * columns / pass.block); };
+  const double chain = std::ceil(chunks.longest / static_cast<double>(count)) * step,
+               each = of_block * chunks.all / static_cast<double>(planned_gpu_processors(call));
+  if (count == 1) return std::max(chain, each * 2 * blocks(pass.d_v));
+  const double rounds = 2 * std::max(chain, each * (blocks(pass.d_v) + blocks(pass.d_v + pass.d))),
+               uneven = call.has("cu_seqlens") && sequences_of(call) > 1 ? of_uneven : 1;
+  return uneven * (rounds + of_join * static_cast<double>(count) + scan_costs.grids);
 }
 
 // Of all passes of a call, without the factors of chunks.
@@ -64,7 +81,30 @@ double segments_time(const BoundCall& call, const DeltaPass& pass, std::int64_t 
 
 }  // namespace
 
-std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
+namespace {
+
+// Microseconds of passes over states by features, in so many segments.
+double kda_time(const BoundCall& call, const ScanKernel& scan, bool gradients, std::int64_t count) {
+  // Of a step with few columns, and of one more, where there are many heads; of a gradient's, in steps of
+  // states.
+  constexpr double step = 0.69, column = 0.08, of_gradients = 1.6, of_join = 3, grids = 32;
+  constexpr int few = 16;
+  // What blocks of segments lose to each other: so they are taken where they gain by far.
+  constexpr double of_segments = 1.75;
+  const auto pass = [&](bool map) {
+    ScanKernel own = scan;
+    own.map = map;
+    own = narrow(own, sequences_of(call) * call.dim("heads") * count, true);
+    return pass_time(call, own, count, step + column * std::max(own.block - few, 0));
+  };
+  const double states = pass(false), back = gradients ? of_gradients * states : 0;
+  if (count == 1) return states + back;
+  const double join = static_cast<double>(count) * of_join + grids;
+  return of_segments * (states + pass(true) + join + (gradients ? 2 * back + join : 0));
+}
+
+template <class Estimate>
+std::int64_t number_of_segments(const BoundCall& call, const Estimate& time) {
   constexpr std::int64_t most = 64;
   const double longest = ChunksOfCall(call).longest;
   Candidates<std::int64_t, 7> candidates{1};
@@ -72,8 +112,20 @@ std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
     if (static_cast<double>(count) <= longest) candidates.add(count);
   return best_of(candidates, [&](std::int64_t count) {
     // A CPU has few processors, and the same number of steps on each.
-    return call.on_gpu() ? segments_time(call, pass, count) : static_cast<double>(count);
+    return call.on_gpu() ? time(count) : static_cast<double>(count);
   });
+}
+
+}  // namespace
+
+std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass) {
+  return number_of_segments(call, [&](std::int64_t count) {
+    return pass.keep ? gradients_time(call, pass, count) : segments_time(call, pass, count);
+  });
+}
+
+std::int64_t segments_of_kda(const BoundCall& call, const ScanKernel& scan, bool gradients) {
+  return number_of_segments(call, [&](std::int64_t count) { return kda_time(call, scan, gradients, count); });
 }
 
 void note_passes(const BoundCall& call, const DeltaPass& pass, std::int64_t segments, Launch& launch) {
@@ -144,8 +196,8 @@ struct SegmentStates {
 
   std::vector<Tensor> declare_maps() const {
     std::vector<Tensor> result;
-    for (const char* name : names_of_maps(c))
-      result.push_back(input(name, {batch, segments, heads, c.d, c.d}, c.splits_maps() ? bf16 : f32));
+    for (const char* name : names_of_maps(c.type))
+      result.push_back(input(name, {batch, segments, heads, c.d, c.d}, type_of_maps(c.type)));
     return result;
   }
   Expr segment(const Expr& step) const { return backwards ? segments - 1 - step : step; }

@@ -10,6 +10,8 @@ namespace tegula::ops {
 
 // How many segments the sequences of a call get: 1 where that takes the least time.
 std::int64_t segments_of(const BoundCall& call, const DeltaPass& pass);
+// The same of passes over states with decays of features, also with those over gradients.
+std::int64_t segments_of_kda(const BoundCall& call, const ScanKernel& scan, bool gradients);
 // How many stretches of all sequences pass one after the other, each while processors that the pass leaves
 // idle form the factors of the next: 1 where the pass has a block for each processor, or that takes longer.
 std::int64_t stretches_of(const BoundCall& call, const DeltaPass& pass);

@@ -2,15 +2,27 @@
 
 #include "ops/gated_delta/delta_chunk.hpp"
 #include "ops/gated_delta/kda_chunk.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 
-std::optional<int> tile_of_short_rule(const BoundCall& call) {
+std::optional<int> tile_of_short_rule(const BoundCall& call, const char* last) {
   ScanKernel scan;
   scan.type = call["q"].dtype, scan.packed = call.has("cu_seqlens");
-  scan.first = call.has("initial_state"), scan.last = call.has("final_state");
+  scan.first = call.has("initial_state"), scan.last = call.has(last);
   const std::optional<int> rows = tile_of_short(call, scan);
   return rows.value_or(chunk_tokens_of_scan) <= chunk_tokens_of_scan / 2 ? rows : std::nullopt;
+}
+
+int threads_of_short_rule(std::int64_t blocks) {
+  // Microseconds of a block alone, and of each where a processor has many.
+  struct Form {
+    int threads;
+    double alone, shared;
+  };
+  const double of_processor = static_cast<double>(blocks) / gpu_processors;
+  const Candidates<Form, 2> forms{{128, 5.8, 1.93}, {64, 6.8, 1.06}};
+  return best_of(forms, [&](const Form& f) { return std::max(f.alone, f.shared * of_processor); }).threads;
 }
 
 using namespace lang;
@@ -39,14 +51,18 @@ void write_results(const Sequences& s, const Columns& at, int block, const Share
 
 class ShortRule {
  public:
-  explicit ShortRule(const ShortRuleKernel& kernel) : tokens(kernel.scan, kernel.beta) { s.declare(); }
+  explicit ShortRule(const ShortRuleKernel& kernel)
+      : tokens(kernel.scan, kernel.beta), threads(*kernel.threads) {
+    s.declare();
+  }
 
   void run() const {
-    grid(tokens.in.blocks(), tokens.in.heads, s.count(), {.threads = 128}, [&](Index x, Index h, Index n) {
-      s.hold_promise(n);
-      // One step, so that the next block's tiles come under this block's work.
-      pipelined(1, {.stages = 1}, [&](Index) { of_sequence({n, h, x * c.block}); });
-    });
+    grid(tokens.in.blocks(), tokens.in.heads, s.count(), {.threads = threads},
+         [&](Index x, Index h, Index n) {
+           s.hold_promise(n);
+           // One step, so that the next block's tiles come under this block's work.
+           pipelined(1, {.stages = 1}, [&](Index) { of_sequence({n, h, x * c.block}); });
+         });
   }
 
  private:
@@ -67,6 +83,7 @@ class ShortRule {
   }
 
   RuleTokens tokens;
+  int threads;
   const ScanKernel& c = tokens.scan;
   Sequences& s = tokens.in.s;
   Tensor v = tokens.in.values("v"), out = output("out", tokens.in.columns(), c.type);
@@ -77,7 +94,7 @@ class ShortKda {
   explicit ShortKda(const KdaKernel& kernel) : c(kernel) { in.s.declare(); }
 
   void run() const {
-    grid(in.blocks(), in.heads, in.s.count(), {.threads = 128}, [&](Index x, Index h, Index n) {
+    grid(in.blocks(), in.heads, in.s.count(), {.threads = *c.threads}, [&](Index x, Index h, Index n) {
       in.s.hold_promise(n);
       of_sequence({n, h, x * c.block});
     });

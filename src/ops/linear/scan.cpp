@@ -23,7 +23,7 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu) {
   constexpr int least = 16;
   c = wide(c, on_gpu);
   if (!on_gpu) return c;
-  const auto blocks = [&](int columns) { return heads * ((c.d_v + columns - 1) / columns); };
+  const auto blocks = [&](int columns) { return heads * ((c.columns() + columns - 1) / columns); };
   // A second wave takes as long as the first.
   while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
          blocks(c.block) < gpu_table.scan.filling_blocks && blocks(c.block / 2) <= c.blocks_at_once())
@@ -268,14 +268,15 @@ class StatesPass {
         decays(c.by_feature ? in.decays() : k),
         start(c.first ? input("initial_state", in.ends(), f32) : k),
         states(c.alone ? k : output("states", in.states(), c.type)),
-        v_new(c.by_feature ? output("v_new", in.columns(), c.type) : states),
+        v_new(c.by_feature && !c.alone ? output("v_new", in.columns(), c.type) : states),
         end(c.last ? output("final_state", in.ends(), f32) : states),
-        fades(c.alone && c.gated ? output("fades", in.fades(), f32) : states) {
+        fades(c.alone && c.gated ? output("fades", in.fades(), f32) : states),
+        maps(declare_maps()) {
     in.s.declare();
   }
 
   void run() const {
-    grid(in.blocks(), in.heads, in.parts(), {.threads = c.alone ? c.threads() : 0},
+    grid(in.blocks(), in.heads, in.parts(), {.threads = c.alone && !c.by_feature ? c.threads() : 0},
          [&](Index x, Index h, Index z) {
            const auto part = in.part(z);
            Expr column = x * c.block;
@@ -283,6 +284,9 @@ class StatesPass {
            std::optional<Var> gates;
            if (c.alone && c.gated) gates.emplace(0.0f);
            if (c.first) copy(in.state(start, part, h).at(0, column), state);
+           if (c.map)
+             parallel(state,
+                      [&](Index i, Index j) { state(i, j) = select(column + j - c.d_v == i, 1.0f, 0.0f); });
            std::optional<GateTile> even;
            if (c.even) even.emplace(c).fill(sums(h), false);
            const int elements = c.rows() * (c.features() * (c.by_feature ? 2 : 1) + c.block);
@@ -291,6 +295,7 @@ class StatesPass {
              of_chunk({part.n, h, chunk, chunk * c.rows(), column}, state, even, gates ? &*gates : nullptr);
            });
            if (c.last) copy(state, in.state(end, part, h).at(0, column));
+           store_map(state, part, h, column - c.d_v);
            if (gates) when(x == 0, [&] { leave_fade(part, h, exp2(*gates)); });
          });
   }
@@ -312,7 +317,7 @@ class StatesPass {
     const auto& [n, h, chunk, row, column] = own;
     Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
     std::optional<Shared> rounded;
-    if (!c.alone) rounded.emplace(std::initializer_list<int>{c.features(), c.block}, c.type);
+    if (!c.alone || c.by_feature) rounded.emplace(std::initializer_list<int>{c.features(), c.block}, c.type);
     std::optional<GateTile> of_tokens;
     GateTile& gates = even ? *even : of_tokens.emplace(c);
     copy(s.head(k, n, in.key_head(h)).at(row), ks);
@@ -347,7 +352,7 @@ class StatesPass {
     copy(s.head(w, n, h).at(row), ws);
     Fragment left({c.rows(), c.block}, f32, 0), added({c.rows(), c.block}, f32);
     gemm(ws, tiles.rounded, left);
-    copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
+    if (!c.alone) copy(tiles.rounded, s.chunk(states, n, chunk, h).at(0, column));
     fade_features(state, tiles.decays);
     parallel(left, [&](Index i, Index j) {
       left(i, j) = f32(tiles.v(i, j)) - left(i, j);
@@ -355,12 +360,29 @@ class StatesPass {
     });
     copy(added, gained);
     gemm(tiles.k.T(), gained, state);
-    copy(left, s.head(v_new, n, h).at(row, column));
+    if (!c.alone) copy(left, s.head(v_new, n, h).at(row, column));
+  }
+
+  // What a term leaves, rounded, is the next one.
+  void store_map(Fragment& state, const ScanInputs::Part& part, const Expr& h, const Expr& first) const {
+    for (const Tensor& map : maps) {
+      Fragment term = state.to(map.type());
+      copy(term, in.state(map, part, h).at(0, first));
+      parallel(state, [&](Index i, Index j) { state(i, j) -= f32(term(i, j)); });
+    }
+  }
+  std::vector<Tensor> declare_maps() const {
+    std::vector<Tensor> result;
+    if (!c.map) return result;
+    for (const char* name : names_of_maps(c.type))
+      result.push_back(output(name, in.maps(), type_of_maps(c.type)));
+    return result;
   }
 
   const ScanKernel& c;
   ScanInputs in;
   Tensor k, v, w, sums, weights, decays, start, states, v_new, end, fades;
+  std::vector<Tensor> maps;
 };
 
 }  // namespace

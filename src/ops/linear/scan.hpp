@@ -34,8 +34,12 @@ struct ScanKernel {
   // For scan_states_kernel: only the last state is wanted, and how much one before the first token fades; of
   // gradients the first one.
   bool alone = false;
+  // Of `alone` with decays of features: d more columns have zero values and the identity as their first
+  // state, so that they end as the map that applies to any state.
+  bool map = false;
   bool divided = false;             // sequences are divided into segments, which have states of their own
   std::optional<int> of_tile = {};  // rows of a tile that holds whole sequences, for scan_short_kernel
+  bool filled = false;              // features are filled up to as many rows as a warp group multiplies
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("even", even),
@@ -43,7 +47,8 @@ struct ScanKernel {
                       labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
                       labelled("reverse", reverse), labelled("first", first), labelled("last", last),
                       labelled("packed", packed), labelled("deep", deep), labelled("alone", alone),
-                      labelled("divided", divided), labelled("rows", of_tile));
+                      labelled("map", map), labelled("divided", divided), labelled("rows", of_tile),
+                      labelled("filled", filled));
   }
   // Slots of tiles of a chunk, of which a step takes so many elements.
   int stages(int elements) const;
@@ -57,10 +62,23 @@ struct ScanKernel {
   // How many blocks a GPU has at once: two of a processor, whose shared memory has tiles of so many features.
   static constexpr int features_of_two = 128;
   std::int64_t blocks_at_once() const;
+  // With so many columns, products of warps take no longer than those of warp groups.
+  static constexpr int many_columns = 64;
+  int columns() const { return d_v + (map ? d : 0); }
   // Extents of tiles.
   int rows() const { return of_tile.value_or(chunk_tokens_of_scan); }
-  int features() const { return (d + 15) / 16 * 16; }
+  int features() const {
+    const int least = filled && block < many_columns ? 64 : 16;
+    return (d + least - 1) / least * least;
+  }
 };
+// Maps of 16 bits are sums of two terms, as products read them.
+inline std::vector<const char*> names_of_maps(DType type) {
+  if (type.bits() == 16) return {"map", "map_rest"};
+  return {"map"};
+}
+inline DType type_of_maps(DType type) { return type.bits() == 16 ? bf16 : f32; }
+
 // With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
 // for each step of columns.
 ScanKernel wide(ScanKernel c, bool on_gpu);
@@ -71,10 +89,11 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads, bool on_gpu);
 // multiplied by silu of z.
 lang::Kernel scan_kernel(const ScanKernel& c);
 // k, v, [w, sums or g_gamma, weights, decays, initial_state] give states [, v_new, final_state]; with the
-// delta rule v is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads]].
+// delta rule v is u, and v_new = u − w · state. `alone` they give final_state [, fades [sequences, heads],
+// maps [.., d, d] by names_of_maps()].
 lang::Kernel scan_states_kernel(const ScanKernel& c);
 // q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state]. `alone` q,
-// dout, [sums,] scale give dinitial_state.
+// dout, [sums,] scale give dinitial_state, of the delta rule k, scores, decays and w as well.
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
 // q, k, v, dout, states, dstates, [sums,] scale give dq, dk [, dsums], for every chunk by itself.
 lang::Kernel scan_gradients_kernel(const ScanKernel& c);

@@ -25,7 +25,7 @@ class StateGradients {
            pipelined(part.chunks, {.stages = c.stages(elements)}, [&](Index step) {
              Expr chunk = part.first + part.chunks - 1 - step, row = chunk * c.rows();
              const Place at{part.n, h, key_head, chunk, row, column, in.last_row(part.n, row)};
-             c.alone ? add_alone(at, dstate) : pass(at, dstate);
+             c.alone && !c.by_feature ? add_alone(at, dstate) : pass(at, dstate);
            });
            if (c.first) copy(dstate, in.state(dstart, part, h).at(0, column));
          });
@@ -58,7 +58,7 @@ class StateGradients {
       fade_by_features(at, t, dvs, dstate);
     else
       fade_by_gates(at, t, gates, dvs, dstate);
-    copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
+    if (!c.alone) copy(dvs, s.head(dv, at.n, at.h).at(at.row, at.column));
   }
 
   // What a chunk adds to the gradient of the state before it.
@@ -93,7 +93,7 @@ class StateGradients {
     copy(in.s.chunk(decays, at.n, at.chunk, at.h).at(0), own_decays);
     gemm(t.ks, t.rounded, dvs);
     gemm(t.weights->T(), t.douts, dvs);
-    keep(at, t);
+    if (!c.alone) keep(at, t);
     fade_features(dstate, own_decays);
     gemm(t.qs.T(), t.douts, dstate);
     Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
@@ -120,7 +120,8 @@ class StateGradients {
 
   const ScanKernel& c;
   ScanInputs in{c};
-  Tensor q = in.keys("q"), k = c.alone ? q : in.keys("k"), dout = input("dout", in.columns(), c.type);
+  Tensor q = in.keys("q"), k = c.alone && !c.by_feature ? q : in.keys("k"),
+         dout = input("dout", in.columns(), c.type);
   Tensor given = c.by_feature ? input("scores", in.s.shape({in.heads, c.rows()}), c.type) : q;
   Tensor decays = c.by_feature ? in.decays() : q;
   Tensor w = c.by_feature ? input("w", in.s.shape({in.heads, c.d}), c.type) : k;

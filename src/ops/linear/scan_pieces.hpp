@@ -35,6 +35,7 @@ struct ScanInputs {
     if (c.divided) return {sequences, segments, heads, c.d, c.d_v};
     return {sequences, heads, c.d, c.d_v};
   }
+  lang::Extents maps() const { return {sequences, segments, heads, c.d, c.d}; }
   lang::Extents fades() const {
     if (c.divided) return {sequences, segments, heads};
     return {sequences, heads};
@@ -58,7 +59,7 @@ struct ScanInputs {
   lang::Tensor state(const lang::Tensor& t, const Part& part, const lang::Expr& h) const {
     return c.divided ? t.slice(part.n, part.segment, h) : t.slice(part.n, h);
   }
-  lang::Expr blocks() const { return lang::ceildiv(c.d_v, c.block); }
+  lang::Expr blocks() const { return lang::ceildiv(c.columns(), c.block); }
   lang::Expr key_head(const lang::Expr& h) const { return h / (lang::Expr(heads) / key_heads); }
   lang::Expr last_row(const lang::Expr& n, const lang::Expr& row) const {
     return min(c.rows(), s.length(n) - row) - 1;

@@ -103,9 +103,17 @@ Division division_of(const BoundCall& call, const ScanKernel& scan) {
   });
 }
 
+// With states of which warp groups multiply all rows, where there are more than those of one product.
+ScanKernel with_filled_features(ScanKernel c, bool on_gpu) {
+  constexpr int of_product = 64;
+  c.filled = on_gpu && c.type.bits() == 16 && c.d > of_product && c.d % of_product != 0;
+  return c;
+}
+
 // The kernel of blocks of a division.
 ScanKernel divided_scan(const BoundCall& call, ScanKernel scan, const Division& d) {
   scan.block = d.block;
+  scan.filled = scan.filled && d.block < ScanKernel::many_columns;
   scan.deep = call.on_gpu() &&
               sequences_of(call) * call.dim("heads") * d.segments * ((scan.d_v + d.block - 1) / d.block) <=
                   gpu_processors;
@@ -193,11 +201,12 @@ void note_chain(const BoundCall& call, const ScanKernel& scan, const Division& d
 
 }  // namespace
 
-void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& scan, const ScanTensors& t) {
-  if (scan.of_tile) {
-    note_tile_of_short(call, scan.rows(), launch);
-    return launch_part(launch, with_all_columns(scan), scan_short_kernel, t, {}, {});
+void launch_scan(const BoundCall& call, Launch& launch, const ScanKernel& given, const ScanTensors& t) {
+  if (given.of_tile) {
+    note_tile_of_short(call, given.rows(), launch);
+    return launch_part(launch, with_all_columns(given), scan_short_kernel, t, {}, {});
   }
+  const ScanKernel scan = with_filled_features(given, call.on_gpu());
   const Division d = division_of(call, scan);
   note_chain(call, scan, d, launch);
   note_unfilled_chunks(call, most_of_tile(scan), launch);

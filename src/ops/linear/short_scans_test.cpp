@@ -129,6 +129,27 @@ TEST(Recurrences, PlanGradientsOfShortSequences) {
   EXPECT_FALSE(has(65, "scan_short_gradients"));
 }
 
+// Warp groups multiply 64 rows of a state: those of 72 features are filled up, and not those of few.
+TEST(Recurrences, FillUpFeaturesOfStates) {
+  const auto first = [](std::int64_t d) {
+    std::map<std::string, Tensor> inputs;
+    for (const char* name : {"q", "k", "v"}) inputs.emplace(name, Tensor::empty({2, 200, 2, d}, bf16));
+    return explain("linear_attention", inputs, {}, Target::cuda())[0].kernel;
+  };
+  for (const std::int64_t d : {72, 96, 160}) EXPECT_NE(first(d).find("_filled"), std::string::npos) << d;
+  for (const std::int64_t d : {48, 64, 128}) EXPECT_EQ(first(d).find("_filled"), std::string::npos) << d;
+  if (test_targets().size() == 1) return;
+  const auto results = [](Target target) {
+    const Tensor q = noise({2, 150, 1, 72}, 1, bf16), k = noise({2, 150, 1, 72}, 2, bf16),
+                 v = noise({2, 150, 2, 24}, 3, bf16), state = noise({2, 2, 72, 24}, 4, f32);
+    const auto own =
+        linear_attention(q, k, v, {.initial_state = state, .output_final_state = true, .target = target});
+    return std::vector<Tensor>{own.out, own.final_state};
+  };
+  const std::vector<Tensor> expected = results(Target::interpreter()), own = results(Target::emulated_sm90());
+  for (std::size_t i = 0; i < own.size(); ++i) EXPECT_LT(error_of(own[i], expected[i]).norm, 1e-2) << i;
+}
+
 // Blocks have columns that divide those of values, where that is faster.
 TEST(Recurrences, DivideColumnsEvenly) {
   for (const std::int64_t columns : {96, 192}) {
@@ -194,19 +215,17 @@ TEST(Recurrences, HaveVectorsThatComeAhead) {
 // With weights, blocks of 32 columns of few features take more than half of a processor's registers: these
 // are chosen where a processor has one of them.
 TEST(Recurrences, HaveAllRegistersOfAProcessorWhereTwoBlocksWouldSpill) {
-  for (const std::int64_t features : {64, 96}) {
-    bool is_met = false;
-    std::map<std::string, Tensor> inputs{{"A", Tensor::empty({32}, f32)},
-                                         {"dt", Tensor::empty({1, 4096, 32}, f32)},
-                                         {"x", Tensor::empty({1, 4096, 32, 96}, bf16)}};
-    for (const char* name : {"B", "C"}) inputs.emplace(name, Tensor::empty({1, 4096, 16, features}, bf16));
-    for (const auto& said : explain("ssd", inputs, {}, Target::cuda())) {
-      if (said.kernel.find("_b32_") == std::string::npos) continue;
-      is_met = true;
-      EXPECT_NE(said.kernel.find("_deep"), std::string::npos) << said.kernel;
-    }
-    EXPECT_TRUE(is_met) << features;
+  bool is_met = false;
+  std::map<std::string, Tensor> inputs{{"A", Tensor::empty({32}, f32)},
+                                       {"dt", Tensor::empty({1, 4096, 32}, f32)},
+                                       {"x", Tensor::empty({1, 4096, 32, 96}, bf16)}};
+  for (const char* name : {"B", "C"}) inputs.emplace(name, Tensor::empty({1, 4096, 16, 64}, bf16));
+  for (const auto& said : explain("ssd", inputs, {}, Target::cuda())) {
+    if (said.kernel.find("_b32_") == std::string::npos) continue;
+    is_met = true;
+    EXPECT_NE(said.kernel.find("_deep"), std::string::npos) << said.kernel;
   }
+  EXPECT_TRUE(is_met);
 }
 
 // Plans say where processors wait for a chain of chunks, and where rows of tiles are without tokens.
