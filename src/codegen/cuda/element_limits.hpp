@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "ir/stmt.hpp"
+#include "ir/kernel.hpp"
 
 namespace tegula::codegen {
 
@@ -19,5 +19,7 @@ bool defines(const ir::Body& body, const ir::VariablePtr& v);
 std::optional<std::int64_t> stride_of_workspace(const ir::Buffer& tensor, std::size_t dim);
 // A workspace whose rows, wherever they are, begin at multiples of an access.
 bool has_whole_rows(const ir::Buffer& tensor);
+// Whether the grid brings rows of any length to a workspace, or from it to where they belong.
+bool copies_rows(const ir::Grid& grid);
 
 }  // namespace tegula::codegen

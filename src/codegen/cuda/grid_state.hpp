@@ -67,6 +67,7 @@ class GridState {
   int blocks_ = 1;                // that share a processor
   Team team_;
   bool any_products_ = false;            // in any grid of the kernel
+  bool copies_rows_ = false;             // between a workspace and rows that may begin anywhere
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::vector<std::size_t> unlimited_;   // dimensions of it whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";

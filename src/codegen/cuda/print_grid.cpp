@@ -28,6 +28,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
                                  CudaProgram& program)
     : RowPrinter(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
+  copies_rows_ = copies_rows(planned_);
   for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f", "cta", "own_memory", "meetings"})

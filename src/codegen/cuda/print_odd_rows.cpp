@@ -28,13 +28,59 @@ int lanes_along_rows(const layout::Layout& layout, int width) {
   return static_cast<int>(std::min<std::int64_t>(most_lanes, fastest.extent & -fastest.extent));
 }
 
+// How many statements of loops over elements read and write workspaces, and other tensors.
+struct Traffic {
+  int read = 0, written = 0, others_read = 0, others_written = 0;
+
+  void add(const Stmt& s) {
+    const Access* access = access_of(s);
+    if (access->view.buffer->space != Space::global) return;
+    const bool is_workspace = access->view.buffer->role == Role::workspace;
+    if (as<Load>(s))
+      ++(is_workspace ? read : others_read);
+    else
+      ++(is_workspace ? written : others_written);
+  }
+  bool is_to_workspace() const {
+    return written == 1 && read == 0 && others_read == 1 && others_written == 0;
+  }
+  bool is_from_workspace() const { return read == 1 && written == 0 && others_written == 1; }
+};
+
+bool is_plain(const Stmt& s) {
+  return !as<Gemm>(s) && !as<Gather>(s) && !as<Reduce>(s) && !as<Scan>(s) && !as<Accumulate>(s) &&
+         !as<Atomic>(s);
+}
+
+// Whether the element is one of a row that the loop goes along, of a tensor's rows of unknown length.
+bool is_of_row(const For& n, const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  const bool known = access.view.buffer->space == Space::global && access.view.rank() > 1 &&
+                     is_constant(access.view.shape.back());
+  return !known && (at.empty() || uses(at.back(), n.index.back()));
+}
+
 }  // namespace
+
+bool copies_rows(const Grid& grid) {
+  Traffic traffic;
+  bool result = true;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    result &= is_plain(s);
+    if (const auto* n = as<For>(s); n && n->kind == LoopKind::parallel)
+      for (const Stmt& own : n->body) {
+        const Access* access = access_of(own);
+        if (access) traffic.add(own), result &= is_of_row(*n, *access);
+      }
+  });
+  return result && (traffic.is_to_workspace() || traffic.is_from_workspace());
+}
 
 // Whether the piece is one of a tensor's row. All threads run the loop, so that lanes of a warp can exchange
 // what they store; the row's first element is inside wherever a piece is.
 bool ElementPrinter::may_be_anywhere(const For& n, const Stmt& s, int width) const {
   const Access* access = access_of(s);
-  if (!access || as<Atomic>(s) || any_products_ || roles_ || rows_found_) return false;
+  if (!access || as<Atomic>(s) || (any_products_ && !copies_rows_) || roles_ || rows_found_) return false;
   if (!goes_along_row(n, *access)) return false;
   const int bytes = width * access->view.buffer->type.bytes();
   if (access->view.is_tile())
@@ -47,11 +93,13 @@ bool ElementPrinter::may_be_anywhere(const For& n, const Stmt& s, int width) con
   return begins && bytes % fewest_bytes_anywhere == 0 && access->view.buffer->type.bytes() <= 4;
 }
 
-// Whether such a piece is loaded and stored wherever it is: no aligned one is known to be there.
+// Whether such a piece is loaded and stored wherever it is: no aligned one is known to be there. A program
+// with products copies rows because the copy engine does not take them.
 bool ElementPrinter::asks_for_no_place(const For& n, const Stmt& s, int width) const {
   if (!may_be_anywhere(n, s, width)) return false;
   const Access& access = *access_of(s);
-  const bool by_threads = !target_.copy_engine && access.view.buffer->role != Role::workspace;
+  const bool by_threads =
+      (!target_.copy_engine || any_products_) && access.view.buffer->role != Role::workspace;
   return by_threads || !is_aligned(n, access, width) || ends_within_piece(n, access, width);
 }
 

@@ -79,20 +79,22 @@ void RowPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, s
   std::int64_t count = pieces;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::string f = names_.unique("f");
-  out_.line(is_ahead_ ? "#pragma unroll 1" : "#pragma unroll 2");
+  // Rows that are known to begin off 16 bytes come by the words around their pieces.
+  const bool by_words = !async && !is_ahead_ && plan.elements > 1 && plan.unit < passes::piece_bytes;
+  out_.line(is_ahead_ ? "#pragma unroll 1" : by_words ? "#pragma unroll 4" : "#pragma unroll 2");
   out_.open(
       fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count, team_.threads));
   name_column(loop, f, pieces, plan.elements);
   name_rows(loop, fmt::format("{} / {}", f, pieces));
   lookup(loop, plan);
-  const GuardedAddress from = row_address(plan, async), to = address(plan.store->to);
+  const GuardedAddress from = row_address(plan, async || by_words), to = address(plan.store->to);
   const std::string exists = from.guard.empty() ? "true" : from.guard;
   if (async && !plan.may_be_cut && plan.unit == passes::piece_bytes) {
     out_.line(fmt::format("tg::{}({}, {}, {});", plan.elements > 1 ? "copy_async" : "copy_element_async",
                           to.pointer, from.pointer, exists));
   } else if (async && !plan.holds_words()) {
     copy_piece(plan, from.pointer, exists, piece_bytes_text(plan, 0));
-  } else if (async) {
+  } else if (async || by_words) {
     out_.line(fmt::format("tg::store_piece({}, {});", to.pointer,
                           held_piece_text({from.pointer, exists, piece_bytes_text(plan, 0), ""})));
   } else {

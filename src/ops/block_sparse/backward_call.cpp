@@ -4,6 +4,7 @@
 
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
+#include "ops/lists/packed_tiles.hpp"
 #include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 
@@ -161,11 +162,22 @@ BlockSparseBackwardCall block_sparse_backward_call(const Bound<BlockSparseBackwa
 }
 
 void run_block_sparse_backward(const BlockSparseBackwardCall& call, Launch& launch) {
-  if (launch.call().on_gpu()) note_unused_rows(call.forward, launch);
+  const BlockSparseKernel& forward = call.kernel.forward;
+  const auto selection = forward.listed ? as_selection(call) : std::nullopt;
+  const bool owned = forward.listed && !selection && has_unused_rows(call.forward);
+  if (launch.call().on_gpu() && !owned) note_unused_rows(call.forward, launch);
   note_packed_for_few_rows(rows_of_list(call.forward), launch);
-  if (call.kernel.forward.listed)
-    if (const auto selection = as_selection(call)) return differentiate_tokens(*selection, call, launch);
-  launch(call.kernel, block_sparse_backward_kernel,
+  if (selection) return differentiate_tokens(*selection, call, launch);
+  BlockSparseBackwardKernel kernel = call.kernel;
+  kernel.forward.owned = owned;
+  kernel.longest_first = kernel.longest_first && !owned;
+  const HeadTensors& t = call.forward.tensors;
+  const auto owners = [&](const TensorRef& begin, std::int64_t tokens, int of_each) {
+    return owned ? list_tiles(launch, begin, tokens, of_each) : Tensor();
+  };
+  const Tensor blocks = owners(call.forward.q_begin, t.q.size(-3), forward.q_block),
+               spans = owners(call.forward.k_begin, t.k.size(-3), kernel.span());
+  launch(kernel, block_sparse_backward_kernel,
          {{"choice", call.choice},
           {"counts", call.counts},
           {"scale", call.forward.scale},
@@ -173,7 +185,9 @@ void run_block_sparse_backward(const BlockSparseBackwardCall& call, Launch& laun
           {"q_begin", call.forward.q_begin},
           {"k_begin", call.forward.k_begin},
           {"longest_q", call.forward.longest},
-          {"longest_k", call.forward.longest_keys}});
+          {"longest_k", call.forward.longest_keys},
+          {"block_owners", blocks},
+          {"span_owners", spans}});
 }
 
 }  // namespace tegula::ops

@@ -1,122 +1,15 @@
 #include "ops/block_sparse/backward_kernel.hpp"
 
-#include <memory>
-
+#include "ops/block_sparse/backward_program.hpp"
 #include "ops/block_sparse/own_queries.hpp"
-#include "ops/block_sparse/query_vectors.hpp"
-#include "ops/block_sparse/sequences.hpp"
 #include "ops/lists/chosen_bits.hpp"
-#include "ops/lists/lists.hpp"
-#include "ops/lists/longest_first.hpp"
-#include "ops/lists/sorted_lists.hpp"
-#include "ops/pieces/key_pass.hpp"
-#include "ops/pieces/scores.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 using lang::Tensor;
 
-namespace {
-
-struct BackwardProgram {
-  const BlockSparseBackwardKernel& c;
-  const BlockSparseKernel& f = c.forward;
-  std::optional<Dim> group;  // of query heads, where they do not share tiles
-  BlockSparseSequences sequences;
-  Dim entries{"entries"};
-  const Dim &batch = sequences.batch, &heads = sequences.heads;
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, sum, split_dk, split_dv;
-  std::optional<Expr> scale, cap;
-  std::optional<LargeScores> large;
-  std::optional<QueryVectors> vectors;
-  std::optional<InverseLists> inverse;
-  std::optional<SortedLists> sorted;
-  std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
-
-  explicit BackwardProgram(const BlockSparseBackwardKernel& instance)
-      : c(instance), sequences(instance.forward) {
-    if (f.pack == 1) group.emplace("group");
-    const Extents batches = sequences.batches(),
-                  of_q = joined(batches, {sequences.queries, heads, members()}),
-                  vector = joined(batches, {heads, members(), sequences.queries}),
-                  of_k = joined(batches, {sequences.keys, heads}),
-                  rows{batch, heads, selectors(), sequences.q_blocks};
-    dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
-    q.emplace(input("q", joined(of_q, {f.dim}), f.type));
-    k.emplace(input("k", joined(of_k, {f.dim}), f.type));
-    v.emplace(input("v", joined(of_k, {f.dim_v}), f.type));
-    out.emplace(input("out", joined(of_q, {f.dim_v}), f.type));
-    lse.emplace(input("lse", vector, f32));
-    dq.emplace(output("dq", joined(of_q, {f.dim}), f.type));
-    dk.emplace(output("dk", joined(of_k, {f.dim}), f.type));
-    dv.emplace(output("dv", joined(of_k, {f.dim_v}), f.type));
-    choice.emplace(input("choice", joined(rows, {entries}), f.mask ? boolean : i32));
-    scale.emplace(scalar("scale", f32));
-    if (f.softcap != ScoreCap::none) cap.emplace(scalar("cap", f32));
-    if (f.counts) lengths.emplace(input("counts", rows, i32));
-    if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-    vectors.emplace(f, sequences, f.pack > 1 ? Expr(Operand(f.pack)) : Expr(*group));
-    large.emplace();
-    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
-    sequences.declare();
-    if (c.splits == 1) return;
-    split_dk.emplace(workspace("piece_dk", joined(joined({c.splits}, of_k), {f.dim}), f32));
-    split_dv.emplace(workspace("piece_dv", joined(joined({c.splits}, of_k), {f.dim_v}), f32));
-  }
-
-  Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
-  Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
-  Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
-  Expr head_blocks() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
-  ScoreGradient gradient() const { return {*scale, cap, *large, f.softcap, f.compute}; }
-  // The number of lists of keys in the longest sequence.
-  Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
-  // All tokens, whatever sequence they belong to.
-  HeadViews all_tokens(const Expr& b, const Expr& kv_head, const Subscript& member) const {
-    return {SequenceRows(b, range(0, sequences.queries), range(0, sequences.keys), f.varlen), kv_head,
-            member};
-  }
-  ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block) const {
-    Expr length = f.counts ? clamp((*lengths)(b, kv_head, selector, q_block), 0, entries) : Expr(entries);
-    return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
-  }
-
-  // `whole` where the last rows of the vectors are written with those after them.
-  HeadRows rows_of(const HeadViews& of, bool whole = false) const {
-    HeadRows rows{of.of_queries(*dout),
-                  of.of_queries(*out),
-                  of.vector(*lse),
-                  whole ? vectors->tiles(vectors->delta, of) : vectors->rows(vectors->delta, of),
-                  whole ? vectors->tiles(vectors->base, of) : vectors->rows(vectors->base, of),
-                  {},
-                  f.dim_v,
-                  *large};
-    if (dlse) rows.dlse.emplace(of.vector(*dlse));
-    return rows;
-  }
-
-  void run();
-  void delta_grid();
-  void large_grid();
-  InverseLists inverted_lists() const;
-  Expr first_list(const Expr& b, const Expr& key) const;
-  Expr queries_of(const Expr& head, const Expr& list) const;
-  SortedLists sorted_lists() const;
-  void query_block(const Expr& x, const Index& h, const Index& b);
-  // Calls `body` for the tiles of keys that a block of queries chose.
-  void walk_choice(const ChoiceRow& chosen, const Expr& blocks,
-                   const std::function<void(const BlockTile&)>& body) const;
-  void walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
-                   const std::function<void(const BlockTile&, const Expr& beyond)>& body) const;
-  void key_block(const Index& x, const Index& h, const Index& b);
-  InverseLists::List split_of(const InverseLists::List& list, const Expr& split) const;
-  void add_pieces(const Index& x, const Index& h, const Index& b);
-  Expr is_beyond(const BlockTile& tile, const ScoreRange& visible) const;
-  ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible, const Expr& beyond) const;
-  MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
-                        const Expr& shift) const;
-};
+namespace sparse_backward {
 
 void BackwardProgram::run() {
   inverse.emplace(inverted_lists());
@@ -134,17 +27,9 @@ void BackwardProgram::run() {
     large_grid();  // the pass over queries forms delta
   if (longest_first) longest_first->record_grid();
   inverse->record_rows();
-  // Tiles that share a list run at the same time.
-  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(*f.together) : Order{};
-  if (!c.one_pass)
-    grid(q_tiles(), head_blocks(), batch, {.order = order}, [&](Index x, Index h, Index b) {
-      // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
-      // with Order::heavy_first they would not.
-      query_block(f.causal ? q_tiles() - 1 - x : Expr(x), h, b);
-    });
-  const int tiles = ceildiv(c.span(), c.keys);
+  if (!c.one_pass) query_grid();
+  key_grid();
   Expr all_batches = sequences.all_batches();
-  grid(lists() * (tiles * c.splits), heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   if (c.splits > 1)
     grid(ceildiv(sequences.keys, delta_rows), heads, all_batches,
          [&](Index x, Index h, Index b) { add_pieces(x, h, b); });
@@ -154,6 +39,36 @@ void BackwardProgram::run() {
            HeadViews of = all_tokens(b, h / members(), Subscript(h % members()));
            finish_sum(of.vector(*sum), of.of_queries(*dq), x * delta_rows, f.dim, gradient().factor());
          });
+}
+
+void BackwardProgram::query_grid() {
+  // Tiles that share a list run at the same time.
+  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(*f.together) : Order{};
+  const auto& blocks = sequences.listed_blocks;
+  if (!blocks)
+    return grid(q_tiles(), head_blocks(), batch, {.order = order}, [&](Index x, Index h, Index b) {
+      // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
+      // with Order::heavy_first they would not.
+      query_block(f.causal ? q_tiles() - 1 - x : Expr(x), h, b, {});
+    });
+  Expr tiles = blocks->count() * f.splits();
+  grid(tiles, head_blocks(), 1, {.order = order}, [&](Index x, Index h, Index) {
+    Expr tile = f.causal ? tiles - 1 - x : Expr(x), number = f.splits() == 1 ? tile : tile / f.splits();
+    const PackedTiles::Place place = blocks->place(number);
+    query_block(f.splits() == 1 ? place.tile : place.tile * f.splits() + tile % f.splits(), h, place.sequence,
+                number);
+  });
+}
+
+void BackwardProgram::key_grid() {
+  const int of_span = ceildiv(c.span(), c.keys) * c.splits;
+  const auto& spans = sequences.listed_spans;
+  if (!spans)
+    return grid(lists() * of_span, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  grid(spans->count() * of_span, heads, 1, [&](Index x, Index h, Index) {
+    const PackedTiles::Place place = spans->place(of_span == 1 ? Expr(x) : x / of_span);
+    key_block(of_span == 1 ? place.tile : place.tile * of_span + x % of_span, h, place.sequence);
+  });
 }
 
 void BackwardProgram::delta_grid() {
@@ -229,7 +144,13 @@ SortedLists BackwardProgram::sorted_lists() const {
     Expr end = min(x * f.q_block + f.q_block, sequences.queries_of(b)) + sequences.shift(b);
     return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  return {batch, heads * selectors(), sequences.most_blocks(), entries, *f.listed, row_of};
+  if (!sequences.listed_blocks)
+    return {batch, heads * selectors(), sequences.most_blocks(), entries, *f.listed, row_of};
+  const auto of_number = [=, this](const Expr&, const Expr& h, const Expr& x) {
+    const PackedTiles::Place place = sequences.listed_blocks->place(x);
+    return row_of(place.sequence, h, place.tile);
+  };
+  return {Operand(1), heads * selectors(), sequences.listed_blocks->count(), entries, *f.listed, of_number};
 }
 
 void BackwardProgram::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
@@ -269,7 +190,8 @@ ScoreGradient::Mask BackwardProgram::key_mask(const BlockTile& tile, const Score
           }};
 }
 
-void BackwardProgram::query_block(const Expr& x, const Index& h, const Index& b) {
+void BackwardProgram::query_block(const Expr& x, const Index& h, const Expr& b,
+                                  const std::optional<Expr>& number) {
   sequences.assert_promise(b);
   const OwnQueries own = own_queries(f, x, h, sequences.queries_of(b), group);
   HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
@@ -290,7 +212,9 @@ void BackwardProgram::query_block(const Expr& x, const Index& h, const Index& b)
   };
   Expr selector = c.per_query_head ? own.member : zero;
   if (f.listed)
-    walk_sorted(sorted->list(b, own.kv_head * selectors() + selector, own.q_block), b, visible, add);
+    walk_sorted(
+        sorted->list(number ? zero : b, own.kv_head * selectors() + selector, number ? *number : own.q_block),
+        b, visible, add);
   else
     walk_choice(choice_row(b, own.kv_head, selector, own.q_block), ceildiv(visible.end(), f.k_block),
                 [&](const BlockTile& tile) { add(tile, is_beyond(tile, visible)); });
@@ -322,9 +246,9 @@ MaskOfStep BackwardProgram::query_mask(const InverseLists::List& list, const Exp
   };
 }
 
-void BackwardProgram::key_block(const Index& x, const Index& h, const Index& b) {
+void BackwardProgram::key_block(const Expr& x, const Index& h, const Expr& b) {
   const int tiles = ceildiv(c.span(), c.keys);
-  Expr tile = c.splits == 1 ? Expr(x) : x / c.splits, split = x % c.splits;
+  Expr tile = c.splits == 1 ? x : x / c.splits, split = x % c.splits;
   Expr rank = tiles == 1 ? tile : tile / tiles;
   Expr number = longest_first ? longest_first->list(b * heads + h, rank) : rank;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + tile % tiles * c.keys;
@@ -381,10 +305,11 @@ void BackwardProgram::add_pieces(const Index& x, const Index& h, const Index& b)
   add(*split_dv, *dv, f.dim_v, false);
 }
 
-}  // namespace
+}  // namespace sparse_backward
 
 Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance) {
-  return kernel(instance_name("block_sparse", instance), [&] { BackwardProgram(instance).run(); });
+  return kernel(instance_name("block_sparse", instance),
+                [&] { sparse_backward::BackwardProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

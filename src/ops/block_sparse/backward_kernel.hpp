@@ -46,7 +46,8 @@ struct BlockSparseBackwardKernel {
 // keys. No two blocks write one element, but in one pass, where the tiles of keys add to dq. Arguments: dout
 // as out, then q, k, v, out, lse as in block_sparse_kernel, dq, dk, dv, choice [batch, kv heads, group if
 // per_query_head or 1, q_blocks, entries], scale; then, where the instance has them, cap, counts [batch, kv
-// heads, group or 1, q_blocks], dlse as lse, and those of packed sequences as in block_sparse_kernel.
+// heads, group or 1, q_blocks], dlse as lse, and those of packed sequences as in block_sparse_kernel, with
+// span_owners behind block_owners.
 lang::Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance);
 
 }  // namespace tegula::ops

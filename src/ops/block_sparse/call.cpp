@@ -168,6 +168,8 @@ struct ListRows {
 
 }  // namespace
 
+bool has_unused_rows(const BlockSparseCall& call) { return ListRows(call).are_mostly_unused(); }
+
 void note_unused_rows(const BlockSparseCall& call, Launch& launch) {
   const ListRows rows(call);
   if (!rows.are_mostly_unused()) return;
@@ -182,7 +184,7 @@ void note_unused_rows(const BlockSparseCall& call, Launch& launch) {
 void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
   BlockSparseKernel kernel = call.kernel;
   const auto selection = kernel.listed ? as_selection(call) : std::nullopt;
-  kernel.owned = kernel.listed && !selection && ListRows(call).are_mostly_unused();
+  kernel.owned = kernel.listed && !selection && has_unused_rows(call);
   if (launch.call().on_gpu()) {
     note_few_rows(call, launch);
     if (selection) note_unused_rows(call, launch);

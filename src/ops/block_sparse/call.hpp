@@ -30,7 +30,9 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
 // Queries and heads with one list of blocks.
 std::int64_t rows_of_list(const BlockSparseCall& call);
 void run_block_sparse(const BlockSparseCall& call, Launch& launch);
-// Of packed sequences, whose lists have a row for every block that the longest may have.
+// Whether lists of packed sequences, which have a row for every block that the longest may have, have far
+// more than there are blocks.
+bool has_unused_rows(const BlockSparseCall& call);
 void note_unused_rows(const BlockSparseCall& call, Launch& launch);
 
 }  // namespace tegula::ops

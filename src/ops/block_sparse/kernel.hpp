@@ -26,7 +26,8 @@ struct BlockSparseKernel {
   std::optional<int> listed = {};
   // Every list of the choice is one already, with blocks that exist: none is made.
   bool ascending = false;
-  // With lists, of packed sequences: another list says whose the blocks of queries are; see PackedTiles.
+  // With lists, of packed sequences: another list says whose the blocks of queries are, and one of gradients
+  // whose the keys; see PackedTiles.
   bool owned = false;
   // With lists: the choice has one member for all heads of a group, of which so many, which share list and
   // keys, have tiles that run at the same time.

@@ -353,7 +353,7 @@ bool notes(const ListedCall& call, const std::string& words) {
 }
 
 // 64 sequences of 1024 queries have 80 blocks of queries at most, and lists rows for 16 of each.
-TEST(BlockSparse, GradientsOfPackedListsWithUnusedRowsSaySo) {
+TEST(BlockSparse, PackedListsWithUnusedRowsListTheirBlocks) {
   struct {
     const char* more;
     bool mostly_unused;
@@ -369,27 +369,27 @@ TEST(BlockSparse, GradientsOfPackedListsWithUnusedRowsSaySo) {
       const ExampleCall call = ExampleCall::parse(schema, base + more);
       return listed_by_name(schema, call.described(schema), call.options, Target::cuda());
     };
-    const std::string words =
-        "lists have rows for 16 blocks of queries of each of 64 sequences, which have 80 ";
-    EXPECT_EQ(notes(listed("block_sparse_attention_backward"), words), mostly_unused) << more;
-    const ListedCall forward = listed("block_sparse_attention");
-    EXPECT_FALSE(notes(forward, words)) << more;
-    const bool are_listed = std::ranges::any_of(
-        forward.kernels, [](const auto& own) { return own.name().find("_owned") != std::string::npos; });
-    EXPECT_EQ(are_listed, mostly_unused) << more;
+    for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"}) {
+      const ListedCall call = listed(op);
+      EXPECT_FALSE(notes(call, "blocks of queries of each of 64 sequences")) << op << " " << more;
+      const bool are_listed = std::ranges::any_of(
+          call.kernels, [](const auto& own) { return own.name().find("_owned") != std::string::npos; });
+      EXPECT_EQ(are_listed, mostly_unused) << op << " " << more;
+    }
   }
 }
 
 // As threads run the text for Hopper.
 TEST(BlockSparse, ListsBlocksThatThereAre) {
-  for (const char* more : {"packing=one_long causal", "packing=rising q_block_size=32"}) {
-    const decode_test::Call call(
-        "block_sparse_attention",
-        std::string("queries=640 keys=640 kv_heads=1 group=2 d=64 d_v=64 bf16 choosers=1 indices entries=3 "
-                    "sequences=9 q_blocks=10 k_block_size=64 cu_seqlens_q cu_seqlens_k ") +
-            more);
-    call.expect_right({Target::emulated_sm90()});
-  }
+  for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
+    for (const char* more : {"packing=one_long causal", "packing=rising q_block_size=32 k_block_size=32"}) {
+      const decode_test::Call call(
+          op,
+          std::string("queries=640 keys=640 kv_heads=1 group=2 d=64 d_v=64 bf16 choosers=1 indices entries=3 "
+                      "sequences=9 q_blocks=20 k_block_size=64 cu_seqlens_q cu_seqlens_k ") +
+              more);
+      call.expect_right({Target::emulated_sm90()});
+    }
 }
 
 }  // namespace block_sparse_packed_test

@@ -19,6 +19,10 @@ void BlockSparseSequences::declare() {
   if (c.owned) listed_blocks.emplace("block_owners", *q_begin_, c.q_block);
 }
 
+void BlockSparseSequences::declare_spans(int keys) {
+  if (c.owned) listed_spans.emplace("span_owners", *k_begin_, keys);
+}
+
 Expr BlockSparseSequences::queries_of(const Expr& b) const {
   return c.varlen ? min(length(*q_begin_, b), *longest_q_) : Expr(queries);
 }

@@ -17,6 +17,8 @@ class BlockSparseSequences {
   explicit BlockSparseSequences(const BlockSparseKernel& instance) : c(instance) {}
   // Arguments of packed sequences, after all others: where they begin, and the most queries and keys of one.
   void declare();
+  // A last one, where blocks are listed: whose the spans of so many keys are.
+  void declare_spans(int keys);
 
   // Dimensions of tensors before their tokens.
   lang::Extents batches() const { return c.varlen ? lang::Extents{} : lang::Extents{batch}; }
@@ -39,8 +41,8 @@ class BlockSparseSequences {
   // In a block that no other one waits for.
   void assert_promise(const lang::Expr& b) const;
 
-  // The blocks of queries that there are, where a list says whose they are.
-  std::optional<PackedTiles> listed_blocks;
+  // The blocks of queries, and the spans of keys, that there are, where lists say whose they are.
+  std::optional<PackedTiles> listed_blocks, listed_spans;
 
   lang::Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"};
 

@@ -26,7 +26,7 @@ void run(const Bound<FusedMoe>& c, Launch& launch) {
 void sum_rows(ExpertSteps& steps, const TensorRef& a, const TensorRef& dout, const TensorRef& out) {
   const GroupedWeightsKernel kernel =
       planned_weights({.type = steps.type(), .out = out.dtype}, steps.extents(dout.size(1), a.size(1)),
-                      steps.launch(), a, dout);
+                      steps.launch(), a, dout, out);
   steps.launch()(kernel, grouped_weights_program,
                  {{"a", a}, {"dout", dout}, {"offsets", steps.offsets()}, {"max_rows", 0}, {"out", out}});
 }

@@ -30,12 +30,13 @@ Tensor product(ExpertSteps& steps, const TensorRef& rows, const Matrix<Quantised
   const Tensor out = steps.scratch(n, steps.type());
   const GivenWeights given(c->format, c->packed, c.small_dim(matrix.of_scale), c[matrix.weights],
                            c[matrix.scales], {});
-  const QuantisedGroupedGemmKernel kernel = planned({.type = steps.type(),
-                                                     .out = steps.type(),
-                                                     .form = {.offsets = true},
-                                                     .weights = given.weights,
-                                                     .bias = matrix.bias_type()},
-                                                    steps.extents(n, rows.size(1)), c.call());
+  QuantisedGroupedGemmKernel kernel = planned({.type = steps.type(),
+                                               .out = steps.type(),
+                                               .form = {.offsets = true},
+                                               .weights = given.weights,
+                                               .bias = matrix.bias_type()},
+                                              steps.extents(n, rows.size(1)), c.call());
+  pad_numbers(kernel.weights, given.scales, given.scales, steps.launch());
   steps.launch()(kernel, quantised_grouped_gemm_program,
                  {{"a", rows},
                   {"b", given.b},

@@ -51,7 +51,7 @@ void formula(const Bound<GroupedGemm>& c, Exact& exact) {
 void run_weights(const Bound<GroupedGemmWeights>& c, Launch& launch) {
   launch(planned_weights(
              {.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c"), .precision = c->precision},
-             {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"]),
+             {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"], c["out"]),
          grouped_weights_program);
 }
 
@@ -73,7 +73,7 @@ void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
 void accumulate(const Bound<AccumulateGroupedGemmWeights>& c, Launch& launch) {
   const GroupedWeightsKernel kernel =
       planned_weights({.type = c.type("a"), .out = c.type("sum"), .accumulates = true},
-                      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"]);
+                      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, launch, c["a"], c["dout"], c["sum"]);
   launch(kernel, grouped_weights_program, {{"out", c["sum"]}});
 }
 
@@ -141,7 +141,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .examples({{"ragged", "groups=3 m=70 k=40 n=72"},
                      {"added_bf16", "groups=2 m=100 k=24 n=136 bf16 c:f32"},
                      {"f16", "groups=4 m=33 k=65 n=20 f16 out_dtype=f16"},
-                     {"odd_bf16", "groups=3 m=150 k=131 n=137 bf16 c:f32"}})
+                     {"odd_bf16", "groups=3 m=150 k=131 n=201 bf16 c:f32"}})
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16"}})
           .maps(group_maps({"bf16"}))
           .run(run_weights, weights_formula);
@@ -162,8 +162,9 @@ const OperatorSchema& accumulate_grouped_gemm_weights_schema() {
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .no_gradient("it writes in place")
           .flops("2*m*n*k")
-          .examples(
-              {{"ragged", "groups=3 m=70 k=40 n=72"}, {"into_f32", "groups=2 m=100 k=24 n=136 bf16 sum:f32"}})
+          .examples({{"ragged", "groups=3 m=70 k=40 n=72"},
+                     {"into_f32", "groups=2 m=100 k=24 n=136 bf16 sum:f32"},
+                     {"odd_into_f32", "groups=2 m=100 k=24 n=201 bf16 sum:f32"}})
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16 sum:f32"}})
           .run(accumulate, accumulate_formula);
   return table;

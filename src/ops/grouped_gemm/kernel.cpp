@@ -101,7 +101,8 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
     if (t.c) c.emplace(input("c", {groups, k, n}, *t.c));
     Expr most = scalar("max_rows", i32);
     const Tensor read_a = t.padding.a ? padded("padded_a", a) : a,
-                 read_dout = t.padding.b ? padded("padded_dout", dout) : dout;
+                 read_dout = t.padding.b ? padded("padded_dout", dout) : dout,
+                 stored = stored_rows(out, t.padding.out);
     grid(ceildiv(n, t.n), ceildiv(k, t.m), groups, {.order = Order::grouped(8)},
          [&](Index x, Index y, Index group) {
            const Range rows = range(offsets(group), offsets(group + 1));
@@ -117,8 +118,9 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
              copy(own_dout.at(step * t.k, x * t.n), d_tile);
              gemm(a_tile.T(), d_tile, sum, {.precision = static_cast<lang::Precision>(t.precision)});
            });
-           copy(sum, out.slice(group).at(y * t.m, x * t.n));
+           copy(sum, stored.slice(group).at(y * t.m, x * t.n));
          });
+    if (t.padding.out) write_matrices(stored, out);
   });
 }
 
@@ -134,10 +136,11 @@ GroupedWeightsKernel planned_weights(GroupedWeightsKernel t, const GroupedProduc
 }
 
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
-                                     Launch& launch, const TensorRef& a, const TensorRef& dout) {
+                                     Launch& launch, const TensorRef& a, const TensorRef& dout,
+                                     const TensorRef& out) {
   GroupedWeightsKernel t = planned_weights(std::move(kernel), product, launch.call());
   if (t.compute != f32 || t.precision != Precision::ieee)
-    t.padding = padding_of_operands(launch, t.type, a, dout);
+    t.padding = padding_of_matrices(launch, t.type, a, dout, out);
   return t;
 }
 

@@ -51,7 +51,8 @@ GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedP
                                      const BoundCall& call);
 // The same of tensors that are launched on; pads where the copy engine does not take them.
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
-                                     Launch& launch, const TensorRef& a, const TensorRef& dout);
+                                     Launch& launch, const TensorRef& a, const TensorRef& dout,
+                                     const TensorRef& out);
 lang::Kernel grouped_weights_program(const GroupedWeightsKernel& instance);
 
 }  // namespace tegula::ops

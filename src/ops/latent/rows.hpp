@@ -12,9 +12,9 @@ struct LatentTensor {
   lang::Tensor values;
   std::optional<lang::Tensor> rest;
 
-  // Parameters `name`_values and `name`_rest of such extents, but for the features.
+  // Parameters `name`_values and `name`_rest of such extents, but for the features, which are `off` more.
   static LatentTensor input(const std::string& name, const lang::Extents& extents, int dim, int dim_v,
-                            DType type);
+                            DType type, int off = 0);
   template <class... S>
   LatentTensor slice(const S&... at) const {
     LatentTensor result{values.slice(at...), {}};
@@ -31,6 +31,8 @@ struct LatentTile {
   LatentTile(int rows, int dim, int dim_v, const TileFeatures& padded, DType type);
   // Rows from `first` on, or those that `rows` names: a tile of numbers, or a function of the place.
   void copy_from(const LatentTensor& from, const lang::Expr& first);
+  // The same by threads, of rows that may begin anywhere and be longer than the tile's features.
+  void load_from(const LatentTensor& from, const lang::Expr& first, int dim_v, int rest);
   template <class Rows>
   void gather_from(const LatentTensor& from, const Rows& rows) {
     lang::gather(from.values, rows, values);

@@ -1,7 +1,9 @@
+#include "ops/decode/cache_rows.hpp"
 #include "ops/latent/sparse_mla_call.hpp"
 #include "ops/pieces/moved_rows.hpp"
 #include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/products/tile_types.hpp"
 #include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
@@ -38,6 +40,21 @@ void note_splits(int splits, bool on_gpu, Launch& launch) {
   });
 }
 
+// A query's rows are read once, and its results stored once: a copy would take longer.
+int features_off_pieces(const Bound<SparseMla>& c, const SparseMlaKernel& kernel, Launch& launch) {
+  const bool by_threads = has_copy_engine(c.call()) && kernel.type.bits() == 16 &&
+                          are_whole_pieces(kernel.dim, kernel.type) &&
+                          are_whole_pieces(kernel.dim_v, kernel.type);
+  const int result = by_threads ? elements_off_pieces(c["q"]) : 0;
+  if (result > 0)
+    launch.note([] {
+      return std::string(
+          "plan: threads bring rows of q that do not begin at multiples of 16 bytes; pass contiguous "
+          "tensors");
+    });
+  return result;
+}
+
 void run(const Bound<SparseMla>& c, Launch& launch) {
   note_few_heads(c, launch);
   note_packed_for_few_rows(c.dim("group"), launch);
@@ -45,12 +62,13 @@ void run(const Bound<SparseMla>& c, Launch& launch) {
   const int splits = planned_splits(c, kernel);
   note_splits(splits, c.on_gpu(), launch);
   kernel.split = splits > 1 || kernel.more;
+  kernel.off = features_off_pieces(c, kernel, launch);
   if (splits > 1) kernel.numbers_ahead = false;  // each has few steps
   const LatentViews q(c.formed("q"), c->d_v), kv(c.formed("kv"), c->d_v),
       more = c.has("more_kv") ? LatentViews(c.formed("more_kv"), c->d_v) : LatentViews();
   launch(kernel, sparse_mla_kernel,
-         {{"q_values", q.values},
-          {"q_rest", q.rest},
+         {{"q_values", with_longer_rows(q.values, kernel.off)},
+          {"q_rest", with_longer_rows(q.rest, kernel.off)},
           {"kv_values", kv.values},
           {"kv_rest", kv.rest},
           {"more_values", more.values},
@@ -136,7 +154,7 @@ const OperatorSchema& sparse_mla_schema() {
           .examples(listed_examples())
           .measured(listed_measured())
           .maps(sparse_mla_maps())
-          .run(on_moved_rows<Op, run>, formula);
+          .run(on_moved_rows<Op, run, RowsToMove::keys>, formula);
   return table;
 }
 

@@ -49,7 +49,7 @@ struct MlaProgram {
   const SparseMlaKernel& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, kv_heads{"kv_heads"}, group{"group"},
       entries{"entries"};
-  LatentTensor q = LatentTensor::input("q", {batch, queries, kv_heads, group}, c.dim, c.dim_v, c.type);
+  LatentTensor q = LatentTensor::input("q", {batch, queries, kv_heads, group}, c.dim, c.dim_v, c.type, c.off);
   ListedRows first = listed("kv", "indices", keys, entries);
   Tensor out = output("out", {batch, queries, kv_heads, group, c.dim_v}, c.type);
   Tensor lse = output("lse", {batch, queries, kv_heads, group}, f32);
@@ -107,7 +107,10 @@ void MlaProgram::attend(const ListedRows& source, const Expr& first_result) {
 void MlaProgram::block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h,
                        const Expr& row, const Expr& split, const Expr& number) {
   LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
-  own.copy_from(q.slice(b, query, h), row);
+  if (c.off > 0)
+    own.load_from(q.slice(b, query, h), row, c.dim_v, c.rest());
+  else
+    own.copy_from(q.slice(b, query, h), row);
   Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
   OnlineSoftmax softmax(c.rows, scale);
   Expr count = source.counts ? clamp((*source.counts)(b, query, h), 0, source.entries) : source.entries;

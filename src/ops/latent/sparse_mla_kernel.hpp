@@ -19,6 +19,8 @@ struct SparseMlaKernel {
   bool causal = false, counts = false, more = false, split = false;
   bool whole = false;          // all lists are whole tiles of entries
   bool numbers_ahead = false;  // those of the rows of many steps come together, and not step by step
+  // Features of a row of q that a program does not read: threads bring rows, wherever they begin.
+  int off = 0;
   std::optional<DType> sinks = {};
 
   int rest() const { return dim - dim_v; }
@@ -26,7 +28,8 @@ struct SparseMlaKernel {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("h", rows),
                       labelled("k", keys), labelled("causal", causal), labelled("counts", counts),
                       labelled("more", more), labelled("split", split), labelled("whole", whole),
-                      labelled("numbers_ahead", numbers_ahead), labelled("sinks", sinks));
+                      labelled("numbers_ahead", numbers_ahead), labelled("sinks", sinks),
+                      labelled("off", off > 0 ? std::optional(off) : std::nullopt));
   }
 };
 

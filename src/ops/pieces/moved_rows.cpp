@@ -55,6 +55,8 @@ std::int64_t elements_of_results(const BoundCall& call) {
   return result;
 }
 
+bool are_keys(const TensorSpec& tensor) { return tensor.dims.find("keys") != std::string::npos; }
+
 // The numbers of those that are copied.
 std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) {
   constexpr std::int64_t most = 16;  // elements that are read, for one of results
@@ -63,6 +65,7 @@ std::vector<std::size_t> moved_tensors(const BoundCall& call, RowsToMove which) 
   for (std::size_t i = 0; i < call.schema().tensors.size(); ++i) {
     const TensorRef* own = call.at(i);
     if (own == nullptr || !may_move(*own) || !starts_off_pieces(*own)) continue;
+    if (which == RowsToMove::keys && !are_keys(call.schema().tensors[i])) continue;
     if (which == RowsToMove::whole || nelements(*own) <= few)
       result.push_back(i);
     else if (which == RowsToMove::all)

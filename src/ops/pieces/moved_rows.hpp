@@ -12,6 +12,7 @@ namespace tegula::ops {
 enum class RowsToMove {
   all,    // or none, if one has many more
   few,    // programs bring the rows of the others
+  keys,   // of few those that many queries read: programs bring rows of the others, and store results, once
   whole,  // of any number: a copy is several times as fast as threads that load every tile
 };
 

@@ -127,6 +127,32 @@ TEST(MovedRows, OfCachesAreRead) {
   }
 }
 
+// Threads bring the rows of a query once, and store its results once; those of keys are listed many times.
+TEST(MovedRows, OfListedKeysAreCopied) {
+  const Tensors tensors{{"q", described(Strides::odd, {512, 64, 576})},
+                        {"kv", described(Strides::odd, {1024, 1, 576})},
+                        {"indices", Tensor::adopt(TensorRef(nullptr, i32, {512, 1, 256}), nullptr)}};
+  const OptionValues options{{"d_v", std::int64_t{512}}};
+  const ListedCall listed = listed_by_name(find_schema("sparse_mla"), tensors, options, Target::cuda());
+  EXPECT_EQ(listed.moved, std::vector<std::string>{"kv"});
+  ASSERT_EQ(listed.kernels.size(), 2U);
+  EXPECT_NE(text_of(listed.kernels[1], true).find("q_values_ + "), std::string::npos) << "no box";
+}
+
+// A grid that copies rows to whole pieces for products, and another that copies results to theirs.
+TEST(MovedRows, OfProductsAreCopiedByAlignedWords) {
+  const auto text = [](std::int64_t k, std::int64_t n) {
+    const auto rows = [](const Shape& shape) { return described(Strides::plain, shape); };
+    const ListedCall listed = listed_by_name(
+        find_schema("gemm"), {{"a", rows({1024, k})}, {"b", rows({k, n})}}, {}, Target::cuda());
+    return text_of(listed.kernels.at(0), true);
+  };
+  EXPECT_NE(text(1025, 1024).find("tg::load_anywhere<8, true>(a_"), std::string::npos);
+  EXPECT_NE(text(1024, 1025).find("tg::store_anywhere<32>(out_"), std::string::npos);
+  const std::string plain = text(1024, 1024);
+  EXPECT_EQ(plain.find("_anywhere<"), std::string::npos);
+}
+
 // Rows of 64 features leave room for two blocks of a processor, whose producers hold fewer words.
 TEST(MovedRows, OfFewRegistersAreAllOnTheirWay) {
   const auto text = [](std::int64_t features) {

@@ -16,14 +16,17 @@ struct GroupPadding {
 GroupPadding padding_of(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
                         const TensorRef& out);
 
-// The same where the result is stored as it is: of products whose operands are two matrices of rows.
-GroupPadding padding_of_operands(Launch& launch, DType type, const TensorRef& a, const TensorRef& b);
+// The same of two matrices of rows whose products over these rows are matrices [groups, …].
+GroupPadding padding_of_matrices(Launch& launch, DType type, const TensorRef& a, const TensorRef& b,
+                                 const TensorRef& out);
 
 // What is needed of the rows of an operand and of the result, whatever the matrices are.
 GroupPadding padding_of_rows(Launch& launch, const TensorRef& a, const TensorRef& out);
 
 // Where tiles of the result are stored: in it, or in a workspace.
 lang::Tensor stored_rows(const lang::Tensor& out, bool apart);
+// What is stored apart of a matrix, or of a batch of them.
+void write_matrices(const lang::Tensor& stored, const lang::Tensor& out);
 // What a walk's tiles of `tile_rows` have stored apart.
 void write_rows(const GroupedWalk& walk, int tile_rows, const lang::Tensor& stored, const lang::Tensor& out);
 

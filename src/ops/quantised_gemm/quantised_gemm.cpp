@@ -68,13 +68,6 @@ struct Program {
     if (c.bias) add_along(sum, 0, load(bias.at(column), {sum.extent(0)}, f32));
     copy(sum.T(), stored.at(row, column));
   }
-  void write() const {
-    constexpr int own_rows = 8, columns = 512;
-    grid(ceildiv(n, columns), ceildiv(rows, own_rows), [&](Index x, Index y) {
-      Fragment own = load(stored.at(y * own_rows, x * columns), {own_rows, columns});
-      copy(own, out.at(y * own_rows, x * columns));
-    });
-  }
 
   void whole() const {
     grid(ceildiv(n, t.n), ceildiv(rows, t.m),
@@ -83,7 +76,7 @@ struct Program {
            product.multiply(sum, a, matrix, y * t.m, x * t.n, range(0, ceildiv(k, t.k)));
            store(sum, y * t.m, x * t.n);
          });
-    if (c.pad_out) write();
+    if (c.pad_out) write_matrices(stored, out);
   }
 
   // Blocks of a first grid leave the sums of splits of k, [n, rows] as they have them, and those of a second

@@ -28,6 +28,7 @@ struct Program {
 
   void run() {
     const Tensor read = c.padding.a ? padded("padded_a", a) : a, stored = stored_rows(out, c.padding.out);
+    matrices.all = with_whole_pieces(c.weights, matrices.all);
     const auto body = [&](const Expr& x, const GroupedTile& tile) {
       const QuantisedMatrix matrix = matrices.slice(tile.group);
       Expr column = x * t.n;

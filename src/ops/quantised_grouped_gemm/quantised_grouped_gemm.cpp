@@ -29,6 +29,7 @@ void run(const Bound<QuantisedGroupedGemm>& c, Launch& launch) {
                                          {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
   t.padding = padding_of_rows(launch, c["a"], c["out"]);
   const TensorRef zeros_or_none = given.zeros.value_or(given.scales);
+  pad_numbers(t.weights, given.scales, zeros_or_none, launch);
   launch(t, quantised_grouped_gemm_program,
          {{"b", given.b}, {"scales", given.scales}, {"zeros", zeros_or_none}});
 }
@@ -81,6 +82,7 @@ std::vector<Example> grouped_examples() {
            "row_scale row_weights"},
           {"int4_i8", "groups=2 m=20 k=128 n=24 blocks=1 i8 b:u8 offsets scales:f32 bias:f32 row_scale"},
           {"int4_odd", "groups=3 m=70 k=412 n=75 blocks=1 block=0 offsets bias"},
+          {"mxfp4_odd", "groups=3 m=150 k=128 n=140 blocks=4 offsets format=mxfp4 scales:u8 packed bias"},
           {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}};
 }
 

@@ -1,4 +1,6 @@
 // The gradient of the matrices of scaled products of groups.
+#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/padding.hpp"
 #include "ops/products/group_padding.hpp"
 #include "ops/products/groups_table.hpp"
 #include "ops/products/low_bits.hpp"
@@ -24,13 +26,17 @@ struct WeightsInstance {
   bool by_column_a = false, by_column_dout = false;                // rows of a column are contiguous
   bool scales_by_column_a = false, scales_by_column_dout = false;  // and so do its scales
   bool aligned = false;
-  bool in_blocks = false;  // operands are what group_blocks_program makes of them
+  bool in_blocks = false;                              // operands are what group_blocks_program makes of them
+  bool pad_out = false;                                // results are stored in whole pieces, and written last
+  bool pad_scales_a = false, pad_scales_dout = false;  // those of a block begin anywhere and are copied first
   int m = 64, n = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("c", c),
                       labelled("ca", by_column_a), labelled("cd", by_column_dout),
                       labelled("sa", scales_by_column_a), labelled("sd", scales_by_column_dout),
-                      labelled("aligned", aligned), labelled("blocks", in_blocks), joined("t", m, n));
+                      labelled("aligned", aligned), labelled("blocks", in_blocks), joined("t", m, n),
+                      labelled("pto", pad_out), labelled("psa", pad_scales_a),
+                      labelled("psd", pad_scales_dout));
   }
 };
 
@@ -51,6 +57,9 @@ struct WeightsProgram {
   Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {groups, k, n}, c.out);
   Tensor added = c.c ? input("c", {groups, k, n}, *c.c) : a;
   Expr most = scalar("max_rows", i32);
+  Tensor stored = stored_rows(out, c.pad_out);
+  Tensor whole_scale_a = c.pad_scales_a ? padded("whole_scale_a", scale_a) : scale_a,
+         whole_scale_dout = c.pad_scales_dout ? padded("whole_scale_dout", scale_dout) : scale_dout;
 
   static Expr rows_of_blocks() {
     Dim rows("rows");
@@ -89,12 +98,13 @@ struct WeightsProgram {
            // A group without rows has no blocks, wherever it begins.
            Expr end =
                select(rows.begin < rows.end, ceildiv(rows.end, scaled_block), rows.begin / scaled_block);
-           multiply_scaled(sums, operand(a, scale_a, c.by_column_a, c.scales_by_column_a, rows),
-                           operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
+           multiply_scaled(sums, operand(a, whole_scale_a, c.by_column_a, c.scales_by_column_a, rows),
+                           operand(dout, whole_scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
                            y * c.m, x * c.n, range(rows.begin / scaled_block, end), begin_of(rows, group),
                            c.compute);
-           for (auto& [first, sum] : sums) copy(sum, out.slice(group).at(y * c.m + first, x * c.n));
+           for (auto& [first, sum] : sums) copy(sum, stored.slice(group).at(y * c.m + first, x * c.n));
          });
+    if (c.pad_out) write_matrices(stored, out);
   }
 };
 
@@ -124,6 +134,13 @@ tegula::Tensor blocks_of_groups(const Bound<ScaledGroupedGemmWeights>& c, Launch
   return result;
 }
 
+// The copy engine brings those of the columns of a tile.
+void pad_scales(const Bound<ScaledGroupedGemmWeights>& c, WeightsInstance& t) {
+  if (!t.in_blocks) return;
+  t.pad_scales_a = !t.scales_by_column_a && starts_off_pieces(c["scale_a"]);
+  t.pad_scales_dout = !t.scales_by_column_dout && starts_off_pieces(c["scale_dout"]);
+}
+
 void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   WeightsInstance t{
       .type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out"), .c = c.type_if("c")};
@@ -140,7 +157,8 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   TensorRef a = turned(c["a"], t.by_column_a), dout = turned(c["dout"], t.by_column_dout);
   std::optional<tegula::Tensor> blocks_of_a, blocks_of_dout;
   if (t.in_blocks) {
-    const GroupPadding padding = padding_of_operands(launch, t.type, a, dout);
+    const GroupPadding padding = padding_of_matrices(launch, t.type, a, dout, c["out"]);
+    t.pad_out = padding.out;
     a = blocks_of_a.emplace(blocks_of_groups(c, launch, "a", padding.a));
     dout = blocks_of_dout.emplace(blocks_of_groups(c, launch, "dout", padding.b));
     t.by_column_a = t.by_column_dout = true;
@@ -152,6 +170,7 @@ void run_weights(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
                   1, planned_gpu_processors(c.call()));
     t.m = tile.m, t.n = tile.n;
   }
+  pad_scales(c, t);
   launch(t, weights_program,
          {{"a", a},
           {"dout", dout},
@@ -218,7 +237,7 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
           .flops("2*m*n*k")
           .examples({{"ragged", "groups=3 m=300 k=40 n=72"},
                      {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"},
-                     {"odd", "groups=3 m=300 k=45 n=137"}})
+                     {"odd", "groups=3 m=300 k=45 n=201"}})
           .measured({{"4x8192", "groups=4 m=32768 k=4096 n=7168"}})
           .maps(group_maps({}))
           .run(run_weights, weights_formula);
