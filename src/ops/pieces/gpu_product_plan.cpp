@@ -155,6 +155,10 @@ struct ProductPlanner {
     const auto fitting = static_cast<int>((bytes_of_slots - staged) / bytes_of_slot);
     return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
   }
+  bool has_large_slots(const GemmTiles& t) const {
+    constexpr int usual_row_bytes = 128;
+    return type.bits() == 16 && t.k * type.bits() / 8 > usual_row_bytes;
+  }
   bool has_one_round(const GemmTiles& t) const { return tiles(t) * t.splits <= p.processors; }
 
   // Microseconds of `work` of the processors and of reading the operands: memory works beside them, and they
@@ -167,8 +171,14 @@ struct ProductPlanner {
 
   // How much longer a tile takes than its cost says, measured with few rows, 65 to 320: one of a single
   // round, if half or more of the last tile of rows is outside, which the copy engine fills with zeros; and
-  // one of 192 rows where there are several rounds.
+  // one of 192 rows where there are several rounds. And one of a split whose slots are so large that no more
+  // than the usual ones fit: long sums wait for them.
   double slowness(const GemmTiles& t, bool alone) const {
+    constexpr double of_few_slots = 1.3;
+    if (!alone && t.splits > 1 && has_one_round(t) && has_large_slots(t)) return of_few_slots;
+    return slowness_of_rows(t, alone);
+  }
+  double slowness_of_rows(const GemmTiles& t, bool alone) const {
     constexpr double filling = 1.25, filling_more = 1.35, of_rounds = 1.8, outside = 0.09,
                      outside_exchanged = 0.3;
     const double of_outside = static_cast<double>(t.m - 1 - (p.m - 1) % t.m) / t.m;
