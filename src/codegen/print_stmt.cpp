@@ -79,6 +79,7 @@ void GridPrinter::prologue(const Grid& grid) {
 void GridPrinter::print(const Grid& grid, int number) {
   number_ = number;
   uses_ = tile_uses(grid.body);
+  effects_ = all_effects(grid.body);
   results_ = results_of(grid.body);
   next_ = next_block(signature_.kernel(), grid);
   kept_ = kept_copies(signature_.kernel(), grid, uses_);
@@ -134,7 +135,9 @@ void GridPrinter::body(const Body& given) {
       for (const Stmt& copy : {copies.in, copies.out})
         if (copy) made_by_others_.insert(copy.get());
     }
-  for (const auto& [loop, sums] : begun_sums(statements)) {
+  if (signature_.kernel().may_alias.empty())
+    for (const Buffer* tile : placed_rows(statements, uses_, effects_)) placed_.emplace(tile, "");
+  for (const auto& [loop, sums] : begun_sums(statements, uses_)) {
     begun_.emplace(loop, sums);
     for (const BegunSum& sum : sums) late_clears_.insert(sum.clear.get());
   }
@@ -212,6 +215,10 @@ void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   const bool moves = kept_names_.contains(n.tile.get());
   out_.line(fmt::format("{0}* {1}{2} = ({0}*){3};", type, moves ? "" : "const ", name, allocate(bytes)),
             s->at);
+  if (const auto placed = placed_.find(n.tile.get()); placed != placed_.end()) {
+    placed->second = names_.unique("rows");
+    out_.line(fmt::format("PlacedRows {} = {{{}, nullptr, 0}};", placed->second, name));
+  }
 }
 
 void GridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
@@ -248,6 +255,7 @@ void GridPrinter::begin_sums(const For& loop, const Stmt& s) {
   out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
   for (const BegunSum& sum : found->second) rows({*row_op(sum.clear)});
   out_.close();
+  for (const BegunSum& sum : found->second) let_sums_leave(loop, sum);
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
@@ -255,8 +263,12 @@ void GridPrinter::operator()(const For& n, const Stmt& s) {
   begin_sums(n, s);
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
   if (const auto found = begun_.find(s.get()); found != begun_.end())
-    for (const BegunSum& sum : found->second)
-      adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
+    for (const BegunSum& sum : found->second) {
+      const std::string index = scalar(variable(n.index[0]));
+      adds_[sum.product.get()] = fmt::format("{} > {}", index, scalar(n.begin[0]));
+      if (const auto left = leaving_.find(sum.product.get()); left != leaving_.end())
+        left->second = fmt::format("at_last({} + 1 >= {}, {})", index, scalar(n.end[0]), left->second);
+    }
   if (n.kind == LoopKind::pipelined) of_maxima_.merge(of_running_maxima(n.body));
   loops_.push_back(n.index);
   pipelined_ += n.kind == LoopKind::pipelined;
