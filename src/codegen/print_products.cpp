@@ -109,7 +109,7 @@ bool GridPrinter::is_known(const View& view) const {
 
 // The last step stores them where the copy behind the loop would.
 void GridPrinter::let_sums_leave(const For& loop, const BegunSum& sum) {
-  const auto* copy = as<Copy>(sum.copy);
+  const auto* copy = sum.copy ? as<Copy>(sum.copy) : nullptr;
   if (!copy || !signature_.kernel().may_alias.empty() || !is_known(copy->to)) return;
   const std::vector<std::string> extents = extent_texts(copy->from);
   const std::string name = names_.unique("leaving"), end = scalar(loop.end[0]);
