@@ -1,5 +1,5 @@
 // Sums that the first step of a loop begins: a product that adds to a tile of zeros stores there instead; and
-// that leave for a tensor in the last step, from the registers.
+// that leave for a tensor from the registers, where the loop has one step.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>

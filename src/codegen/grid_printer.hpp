@@ -244,6 +244,7 @@ class GridPrinter {
   std::string copied_b(const ir::Copy& n, const ir::Gemm& product);
   std::string panels_text(const ir::Copy& n, MemoryView from);
   std::string rows_text(const FetchAhead& fetch);
+  std::string rows_to_copy(const FetchAhead& fetch);
   std::string fetched_text(const ir::Stmt& product);
 
   // ---- what is fetched for the next block (print_next.cpp)
@@ -288,11 +289,14 @@ class GridPrinter {
   std::unordered_map<const ir::StmtNode*, std::string> leaving_;  // where its sums go, by the product
   std::unordered_map<const ir::StmtNode*, std::string> stays_;    // when a copy is left to make
   ir::Effects effects_;                                           // of the block
-  std::unordered_map<const ir::Buffer*, std::string> placed_;     // rows of A, by their tile
-  LateCopies late_;                                               // of the bodies being printed
-  CopiesOfScans scanned_;                                         // the same
-  std::unordered_set<const ir::StmtNode*> made_by_others_;        // copies that products and scans make
-  std::vector<FetchAhead> results_;                               // of the block
+  struct Placed {
+    std::string name, sums;  // which leave, where rows stay where they are
+  };
+  std::unordered_map<const ir::Buffer*, Placed> placed_;    // rows of A, by their tile
+  LateCopies late_;                                         // of the bodies being printed
+  CopiesOfScans scanned_;                                   // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;  // copies that products and scans make
+  std::vector<FetchAhead> results_;                         // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;
   std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile

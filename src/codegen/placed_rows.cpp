@@ -1,6 +1,7 @@
 #include "codegen/placed_rows.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tegula::codegen {
 
@@ -22,17 +23,20 @@ bool brings_rows(const Copy& copy, const TileUses& uses) {
 
 }  // namespace
 
-std::unordered_set<const Buffer*> placed_rows(const Body& body, const TileUses& uses, const Effects& block) {
-  std::unordered_set<const Buffer*> declared, result;
-  for (std::size_t i = 0; i < body.size(); ++i) {
-    if (const auto* declare = as<Declare>(body[i])) declared.insert(declare->tile.get());
-    const auto* copy = as<Copy>(body[i]);
+std::unordered_map<const Buffer*, Stmt> placed_rows(const Body& body, const TileUses& uses,
+                                                    const Effects& block) {
+  std::unordered_set<const Buffer*> declared;
+  std::unordered_map<const Buffer*, Stmt> result;
+  for (auto at = body.begin(); at != body.end(); ++at) {
+    if (const auto* declare = as<Declare>(*at)) declared.insert(declare->tile.get());
+    const auto* copy = as<Copy>(*at);
     if (!copy || !brings_rows(*copy, uses) || block.writes(copy->from.buffer)) continue;
-    const bool is_multiplied = std::any_of(body.begin() + std::ptrdiff_t(i), body.end(), [&](const Stmt& s) {
-      const auto* product = as<Gemm>(s);
-      return product != nullptr && product->a.buffer == copy->to.buffer;
+    const BufferPtr& tile = copy->to.buffer;
+    const auto product = std::find_if(at, body.end(), [&](const Stmt& s) {
+      const auto* gemm = as<Gemm>(s);
+      return gemm != nullptr && gemm->a.buffer == tile;
     });
-    if (is_multiplied && declared.contains(copy->to.buffer.get())) result.insert(copy->to.buffer.get());
+    if (product != body.end() && declared.contains(tile.get())) result.emplace(tile.get(), *product);
   }
   return result;
 }

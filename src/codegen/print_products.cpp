@@ -72,6 +72,16 @@ std::string GridPrinter::rows_text(const FetchAhead& fetch) {
                      row_stride, fetch.rows, fetch.columns);
 }
 
+// Of a tile that the thread may have kept from another block, only if it has not.
+std::string GridPrinter::rows_to_copy(const FetchAhead& fetch) {
+  const std::string rows = rows_text(fetch);
+  const auto kept = kept_.find(fetch.copy.get());
+  if (kept == kept_.end()) return rows;
+  const BufferPtr& tile = as<Copy>(fetch.copy)->to.buffer;
+  return fmt::format("{}.ahead({}, {})", kept_names_.at(tile.get()),
+                     kept->second.step ? scalar(fetch.step) : "0", rows);
+}
+
 // The last products of a loop fetch what the first copies of the next iteration read, or, if there is none,
 // where the results of the block go.
 std::string GridPrinter::fetched_text(const Stmt& product) {
@@ -79,7 +89,7 @@ std::string GridPrinter::fetched_text(const Stmt& product) {
   if (found == fetches_.end()) return "";
   const FetchAhead& fetch = found->second;
   for (const Stmt& definition : fetch.definitions) stmt(definition);
-  const std::string rows = rows_text(fetch);
+  const std::string rows = rows_to_copy(fetch);
   const bool known = fetch.more && fetch.place < results_.size() && is_known(results_[fetch.place].from);
   if (!known) return fmt::format(", {}", rows);
   const std::string result = rows_text(results_[fetch.place]);
@@ -107,25 +117,28 @@ bool GridPrinter::is_known(const View& view) const {
   return known;
 }
 
-// The last step stores them where the copy behind the loop would.
+// The step of a loop that has one stores them where the copy behind it would: others read what the step
+// before has left.
 void GridPrinter::let_sums_leave(const For& loop, const BegunSum& sum) {
   const auto* copy = sum.copy ? as<Copy>(sum.copy) : nullptr;
   if (!copy || !signature_.kernel().may_alias.empty() || !is_known(copy->to)) return;
   const std::vector<std::string> extents = extent_texts(copy->from);
-  const std::string name = names_.unique("leaving"), end = scalar(loop.end[0]);
+  const std::string name = names_.unique("leaving");
+  const std::string once = fmt::format("{} + 1 == {}", scalar(loop.begin[0]), scalar(loop.end[0]));
   for_matrices(
       memory(copy->to, extents), memory(copy->from, extents), extents,
       [&](const MemoryView& to, const MemoryView&, const std::string& rows, const std::string& columns) {
-        out_.line(fmt::format("const auto {} = sums_leave(call->has_tiles, {}, {}, {}, {}, {}, {});", name,
-                              to.base, to.axes[0].stride, to.axes[1].stride, rows, columns, inside_text(to)));
+        out_.line(fmt::format("const auto {} = sums_leave(call->has_tiles, {}, {}, {}, {}, {}, {}, {});",
+                              name, once, to.base, to.axes[0].stride, to.axes[1].stride, rows, columns,
+                              inside_text(to)));
       });
   leaving_[sum.product.get()] = name;
-  stays_[sum.copy.get()] = fmt::format("{}.to == nullptr || {} <= {}", name, end, scalar(loop.begin[0]));
+  stays_[sum.copy.get()] = fmt::format("{}.to == nullptr", name);
 }
 
 std::string GridPrinter::operand_a(const Gemm& n, const MemoryView& a) const {
   const auto placed = placed_.find(n.a.buffer.get());
-  if (placed != placed_.end()) return placed->second;
+  if (placed != placed_.end()) return placed->second.name;
   return fmt::format("(const {}*)({})", scalar_type(n.c.buffer->type), a.base);
 }
 

@@ -136,7 +136,9 @@ void GridPrinter::body(const Body& given) {
         if (copy) made_by_others_.insert(copy.get());
     }
   if (signature_.kernel().may_alias.empty())
-    for (const Buffer* tile : placed_rows(statements, uses_, effects_)) placed_.emplace(tile, "");
+    for (const auto& [tile, product] : placed_rows(statements, uses_, effects_))
+      if (const auto sums = leaving_.find(product.get()); sums != leaving_.end())
+        placed_.emplace(tile, Placed{"", sums->second});
   for (const auto& [loop, sums] : begun_sums(statements, uses_)) {
     begun_.emplace(loop, sums);
     for (const BegunSum& sum : sums) late_clears_.insert(sum.clear.get());
@@ -216,8 +218,8 @@ void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   out_.line(fmt::format("{0}* {1}{2} = ({0}*){3};", type, moves ? "" : "const ", name, allocate(bytes)),
             s->at);
   if (const auto placed = placed_.find(n.tile.get()); placed != placed_.end()) {
-    placed->second = names_.unique("rows");
-    out_.line(fmt::format("PlacedRows {} = {{{}, nullptr, 0}};", placed->second, name));
+    placed->second.name = names_.unique("rows");
+    out_.line(fmt::format("PlacedRows {} = {{{}, nullptr, 0}};", placed->second.name, name));
   }
 }
 
@@ -263,12 +265,8 @@ void GridPrinter::operator()(const For& n, const Stmt& s) {
   begin_sums(n, s);
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
   if (const auto found = begun_.find(s.get()); found != begun_.end())
-    for (const BegunSum& sum : found->second) {
-      const std::string index = scalar(variable(n.index[0]));
-      adds_[sum.product.get()] = fmt::format("{} > {}", index, scalar(n.begin[0]));
-      if (const auto left = leaving_.find(sum.product.get()); left != leaving_.end())
-        left->second = fmt::format("at_last({} + 1 >= {}, {})", index, scalar(n.end[0]), left->second);
-    }
+    for (const BegunSum& sum : found->second)
+      adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));
   if (n.kind == LoopKind::pipelined) of_maxima_.merge(of_running_maxima(n.body));
   loops_.push_back(n.index);
   pipelined_ += n.kind == LoopKind::pipelined;

@@ -97,11 +97,12 @@ std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const Memor
     const std::string tile = pointer_name(n.to.buffer), row = to.axes[0].stride;
     const std::string first = to.base == tile ? "" : fmt::format(", ({} - {}) / {}", to.base, tile, row);
     const auto placed = placed_.find(n.to.buffer.get());
-    const std::string function =
-        placed == placed_.end() ? "load_narrow_a" : fmt::format("{} = place_narrow_a", placed->second);
-    return fmt::format("{}(call->has_tiles, {}, {}, {}, {}, {}, {}{});", function, tile, row,
-                       n.to.extent(n.to.rank() - 2), n.to.extent(n.to.rank() - 1), axes_text(from),
-                       inside_text(from), first);
+    std::string function = "load_narrow_a(call->has_tiles";
+    if (placed != placed_.end())
+      function = fmt::format("{} = place_narrow_a(call->has_tiles, {}.to != nullptr", placed->second.name,
+                             placed->second.sums);
+    return fmt::format("{}, {}, {}, {}, {}, {}, {}{});", function, tile, row, n.to.extent(n.to.rank() - 2),
+                       n.to.extent(n.to.rank() - 1), axes_text(from), inside_text(from), first);
   }
   if (panel->second.transposed) {
     std::swap(from.axes[0], from.axes[1]);

@@ -100,19 +100,16 @@ TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, TilesOfA
     if constexpr (Below) TEGULA_CPU_CLEAR_TILE(2);
     if constexpr (Below && Right) TEGULA_CPU_CLEAR_TILE(3);
   }
+  // All loads of a step come before its products.
   for (; steps > 0; --steps) {
     TEGULA_CPU_LOAD_TILE(6, b, 64);
     TEGULA_CPU_LOAD_TILE(4, a.at, a.row);
+    if constexpr (Below) TEGULA_CPU_LOAD_TILE(5, a.at + a.below, a.row);
+    if constexpr (Right) TEGULA_CPU_LOAD_TILE(7, b + tile_bytes, 64);
     TEGULA_CPU_MULTIPLY(0, 4, 6);
-    if constexpr (Below) {
-      TEGULA_CPU_LOAD_TILE(5, a.at + a.below, a.row);
-      TEGULA_CPU_MULTIPLY(2, 5, 6);
-    }
-    if constexpr (Right) {
-      TEGULA_CPU_LOAD_TILE(7, b + tile_bytes, 64);
-      TEGULA_CPU_MULTIPLY(1, 4, 7);
-      if constexpr (Below) TEGULA_CPU_MULTIPLY(3, 5, 7);
-    }
+    if constexpr (Below) TEGULA_CPU_MULTIPLY(2, 5, 6);
+    if constexpr (Right) TEGULA_CPU_MULTIPLY(1, 4, 7);
+    if constexpr (Below && Right) TEGULA_CPU_MULTIPLY(3, 5, 7);
     a.at += a.step;
     b += (Right ? 2 : 1) * tile_bytes;
   }
