@@ -172,7 +172,7 @@ TEGULA_CPU_TEMPLATE void multiply_panel(bool by_pairs, long steps, const TilesOf
 
 // The columns from j on.
 template <class S>
-TEGULA_CPU_INLINE Leaving<S> of_columns(Leaving<S> x, long j) {
+TEGULA_CPU_TEMPLATE Leaving<S> of_columns(Leaving<S> x, long j) {
   return {x.to == nullptr ? nullptr : x.to + j, x.stride};
 }
 TEGULA_CPU_INLINE NoneLeaving of_columns(NoneLeaving x, long) { return x; }
