@@ -1,5 +1,7 @@
 #include "codegen/begun_sums.hpp"
 
+#include <algorithm>
+
 #include "codegen/rows.hpp"
 #include "ir/effects.hpp"
 #include "ir/zero.hpp"
@@ -50,9 +52,33 @@ Stmt product_of(const For& loop, const BufferPtr& tile) {
   return found;
 }
 
+// Tile registers hold rows and columns of C in whole vectors, which conversions store.
+bool may_leave(const Gemm& product, const Copy& copy) {
+  const DType type = copy.to.buffer->type;
+  return is_product_of_bf16(product) && product.c.extent(0) >= least_rows_by_tiles &&
+         product.c.extent(1) % row_unit == 0 && (type == bf16 || type == f16 || type == f32) &&
+         copy.from.rank() == 2 && is_whole(copy.from) && !is_reshaped(copy.from) && !copy.to.is_tile();
+}
+
+// The copy of the sums to a tensor that nothing touches from the loop on, if the clear, the product and it
+// are all that mention the tile.
+Stmt leaving_copy(const Body& body, std::size_t loop, const Stmt& product, const TileUses& uses) {
+  const Gemm& sums = *as<Gemm>(product);
+  const BufferPtr& tile = sums.c.buffer;
+  const auto mentions = uses.mentions.find(tile.get());
+  if (mentions == uses.mentions.end() || mentions->second != 3) return nullptr;
+  const auto found = std::find_if(body.begin() + std::ptrdiff_t(loop) + 1, body.end(), [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    return copy && copy->from.buffer == tile;
+  });
+  if (found == body.end() || !may_leave(sums, *as<Copy>(*found))) return nullptr;
+  const Effects before = all_effects(Body(body.begin() + std::ptrdiff_t(loop), found));
+  return before.leaves || uses_tile(before, as<Copy>(*found)->to.buffer) ? nullptr : *found;
+}
+
 }  // namespace
 
-BegunSums begun_sums(const Body& body) {
+BegunSums begun_sums(const Body& body, const TileUses& uses) {
   BegunSums result;
   for (std::size_t i = 0; i < body.size(); ++i) {
     const BufferPtr tile = cleared_tile(body[i]);
@@ -62,7 +88,7 @@ BegunSums begun_sums(const Body& body) {
       if (!uses_tile(e, tile) && !e.leaves) continue;
       const auto* loop = as<For>(body[k]);
       const Stmt product = loop ? product_of(*loop, tile) : nullptr;
-      if (product) result[body[k].get()].push_back({body[i], product});
+      if (product) result[body[k].get()].push_back({body[i], product, leaving_copy(body, k, product, uses)});
       break;
     }
   }

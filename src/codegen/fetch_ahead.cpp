@@ -63,11 +63,12 @@ class Slice {
   bool possible_ = true;
 };
 
-FetchAhead fetch(const Body& slice, const Substitution& by) {
+FetchAhead fetch(const Body& slice, const Substitution& by, const Expr& step) {
+  const Stmt& made = slice.back();
   Body statements = fresh_copy(substitute(slice, by));
   const Copy copy = *as<Copy>(statements.back());
   statements.pop_back();
-  return {std::move(statements), copy.from, copy.to.extent(0), copy.to.extent(1), nullptr};
+  return {std::move(statements), copy.from, copy.to.extent(0), copy.to.extent(1), made, step, nullptr};
 }
 
 // Of as many rows, a product takes so long for each line of an operand that it fetches larger ones, too.
@@ -95,7 +96,7 @@ class Fetches {
     });
     if (in_front != products_.end()) {
       if (const auto slice = Slice(loop_.body, *in_front, copy).statements())
-        put(*in_front, fetch(*slice, {}));
+        put(*in_front, fetch(*slice, {}, variable(loop_.index[0])));
       return;
     }
     const auto any =
@@ -117,7 +118,8 @@ class Fetches {
     const Expr index = variable(loop_.index[0]), end = loop_.end[0];
     const Expr next = make(Op::add, i32, {index, int32(1)}, index->at);
     const Expr last = make(Op::sub, i32, {end, int32(1)}, index->at);
-    FetchAhead result = fetch(slice, {{loop_.index[0], make(Op::min, i32, {next, last}, index->at)}});
+    const Expr step = make(Op::min, i32, {next, last}, index->at);
+    FetchAhead result = fetch(slice, {{loop_.index[0], step}}, step);
     result.more = make(Op::lt, boolean, {next, end}, index->at);
     result.place = for_next_++;
     return result;
@@ -154,7 +156,7 @@ std::vector<FetchAhead> results_of(const Body& body) {
   for (const Stmt& stmt : body) {
     const auto* copy = as<Copy>(stmt);
     if (copy == nullptr || copy->to.is_tile() || !copy->from.is_tile() || copy->from.rank() != 2) continue;
-    results.push_back({{}, copy->to, copy->from.extent(0), copy->from.extent(1), nullptr});
+    results.push_back({{}, copy->to, copy->from.extent(0), copy->from.extent(1)});
   }
   std::stable_sort(results.begin(), results.end(), [](const FetchAhead& a, const FetchAhead& b) {
     return a.rows * a.columns > b.rows * b.columns;

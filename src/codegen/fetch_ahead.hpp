@@ -12,8 +12,10 @@ struct FetchAhead {
   ir::Body definitions;  // of what the address depends on, to stand before it
   ir::View from;
   std::int64_t rows, columns;
-  ir::Expr more;          // of the next iteration: whether there is one; null for this iteration
-  std::size_t place = 0;  // of the next iteration: among the products that fetch for it, from the last on
+  ir::Stmt copy = nullptr;
+  ir::Expr step = nullptr;  // of the loop, in which the copy is made
+  ir::Expr more = nullptr;  // of the next iteration: whether there is one; null for this iteration
+  std::size_t place = 0;    // of the next iteration: among the products that fetch for it, from the last on
 };
 
 // More would push what the product itself needs out of the second-level cache.

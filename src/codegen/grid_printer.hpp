@@ -13,6 +13,7 @@
 #include "codegen/kept_tiles.hpp"
 #include "codegen/late_copies.hpp"
 #include "codegen/next_block.hpp"
+#include "codegen/placed_rows.hpp"
 #include "codegen/rows.hpp"
 #include "codegen/scanned_copies.hpp"
 #include "codegen/text.hpp"
@@ -229,6 +230,10 @@ class GridPrinter {
                    std::vector<std::string> extents, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
   std::string product_text(const ir::Gemm& n);
+  bool is_known(const ir::View& view) const;
+  void let_sums_leave(const ir::For& loop, const BegunSum& sum);
+  std::string operand_a(const ir::Gemm& n, const MemoryView& a) const;
+  std::string leaving_text(const ir::Stmt& product, bool fetches) const;
   bool is_narrow(const ir::Access& access) const;
   std::string narrow_place(const ir::Access& access);
   void add_product(const ir::Gemm& n, const MemoryView& c, const std::string& from,
@@ -239,6 +244,7 @@ class GridPrinter {
   std::string copied_b(const ir::Copy& n, const ir::Gemm& product);
   std::string panels_text(const ir::Copy& n, MemoryView from);
   std::string rows_text(const FetchAhead& fetch);
+  std::string rows_to_copy(const FetchAhead& fetch);
   std::string fetched_text(const ir::Stmt& product);
 
   // ---- what is fetched for the next block (print_next.cpp)
@@ -277,13 +283,20 @@ class GridPrinter {
       fetched_of_pass_;   // whose rows passes have read, and the one that is printed reads
   FetchesAhead fetches_;  // of the loops being printed
   BegunSums begun_;       // of the bodies being printed
-  std::unordered_set<const ir::Buffer*> of_maxima_;            // of the loops being printed
-  std::unordered_set<const ir::StmtNode*> late_clears_;        // that the loops of these have
-  std::unordered_map<const ir::StmtNode*, std::string> adds_;  // in which steps a product does
-  LateCopies late_;                                            // of the bodies being printed
-  CopiesOfScans scanned_;                                      // the same
-  std::unordered_set<const ir::StmtNode*> made_by_others_;     // copies that products and scans make
-  std::vector<FetchAhead> results_;                            // of the block
+  std::unordered_set<const ir::Buffer*> of_maxima_;               // of the loops being printed
+  std::unordered_set<const ir::StmtNode*> late_clears_;           // that the loops of these have
+  std::unordered_map<const ir::StmtNode*, std::string> adds_;     // in which steps a product does
+  std::unordered_map<const ir::StmtNode*, std::string> leaving_;  // where its sums go, by the product
+  std::unordered_map<const ir::StmtNode*, std::string> stays_;    // when a copy is left to make
+  ir::Effects effects_;                                           // of the block
+  struct Placed {
+    std::string name, sums;  // which leave, where rows stay where they are
+  };
+  std::unordered_map<const ir::Buffer*, Placed> placed_;    // rows of A, by their tile
+  LateCopies late_;                                         // of the bodies being printed
+  CopiesOfScans scanned_;                                   // the same
+  std::unordered_set<const ir::StmtNode*> made_by_others_;  // copies that products and scans make
+  std::vector<FetchAhead> results_;                         // of the block
   std::optional<NextBlock> next_;
   KeptCopies kept_;
   std::unordered_map<const ir::Buffer*, std::string> kept_names_;  // of what is kept, by the tile

@@ -146,6 +146,34 @@ TEST(KeptTiles, OperandsThatFollowingBlocksReadAreKept) {
   for (const Case& one : keeping) EXPECT_GT(kept(one), 0u) << one.name;
 }
 
+// Products of a loop fetch what the next step copies first.
+const Case fetching[] = {
+    {"operands of all blocks",
+     [](Program& p) {
+       Tensor a = p.in(floats({130, 64})), b = p.in(floats({width, 64}, 2)), out = p.out({130, width}, f32);
+       grid(7, [&](Index y) {
+         Fragment sum({rows, width}, f32, 0);
+         pipelined(2, [&](Index t) {
+           Shared left({rows, 32}, f32), right({width, 32}, f32);
+           copy(b.at(0, t * 32), right);
+           copy(a.at(y * rows, t * 32), left);
+           gemm(left, right.T(), sum);
+         });
+         copy(sum, out.at(y * rows, 0));
+       });
+     },
+     1e-3},
+};
+
+TEST_P(KeptTilesOfBlocks, AreNotFetchedAgain) { expect_agreement(fetching); }
+
+TEST(KeptTiles, AreFetchedWhereTheThreadHasThemNot) {
+  for (const Case& one : fetching) {
+    const std::string text = print_cpu(Signature(Comparison(std::span(&one, 1)).kernel().ir())).text;
+    EXPECT_NE(text.find(".ahead("), std::string::npos) << text;
+  }
+}
+
 const Case keeping_nothing[] = {
     {"columns that run fastest",
      [](Program& p) {

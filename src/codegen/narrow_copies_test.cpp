@@ -123,13 +123,13 @@ bool has(const Case& one, std::string_view function) {
 
 TEST(NarrowCopy, IsOfTilesThatOnlyProductsRead) {
   for (const Case& one : both_operands)
-    EXPECT_TRUE(has(one, "load_narrow_a(") && has(one, "load_narrow_b(")) << one.name;
+    EXPECT_TRUE(has(one, "_narrow_a(") && has(one, "load_narrow_b(")) << one.name;
   for (const Case& one : no_operand)
-    EXPECT_FALSE(has(one, "load_narrow_a(") || has(one, "load_narrow_b(")) << one.name;
-  EXPECT_TRUE(has(listed_rows_of_b[0], "load_narrow_a(") && !has(listed_rows_of_b[0], "load_narrow_b("));
+    EXPECT_FALSE(has(one, "_narrow_a(") || has(one, "load_narrow_b(")) << one.name;
+  EXPECT_TRUE(has(listed_rows_of_b[0], "_narrow_a(") && !has(listed_rows_of_b[0], "load_narrow_b("));
 }
 
-TEST(NarrowCopy, NeedsRowsThatHaveRoom) { EXPECT_FALSE(has(short_rows[0], "load_narrow_a(")); }
+TEST(NarrowCopy, NeedsRowsThatHaveRoom) { EXPECT_FALSE(has(short_rows[0], "_narrow_a(")); }
 
 }  // namespace narrow_copies_test
 }  // namespace tegula::codegen

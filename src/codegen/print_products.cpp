@@ -72,6 +72,16 @@ std::string GridPrinter::rows_text(const FetchAhead& fetch) {
                      row_stride, fetch.rows, fetch.columns);
 }
 
+// Of a tile that the thread may have kept from another block, only if it has not.
+std::string GridPrinter::rows_to_copy(const FetchAhead& fetch) {
+  const std::string rows = rows_text(fetch);
+  const auto kept = kept_.find(fetch.copy.get());
+  if (kept == kept_.end()) return rows;
+  const BufferPtr& tile = as<Copy>(fetch.copy)->to.buffer;
+  return fmt::format("{}.ahead({}, {})", kept_names_.at(tile.get()),
+                     kept->second.step ? scalar(fetch.step) : "0", rows);
+}
+
 // The last products of a loop fetch what the first copies of the next iteration read, or, if there is none,
 // where the results of the block go.
 std::string GridPrinter::fetched_text(const Stmt& product) {
@@ -79,15 +89,8 @@ std::string GridPrinter::fetched_text(const Stmt& product) {
   if (found == fetches_.end()) return "";
   const FetchAhead& fetch = found->second;
   for (const Stmt& definition : fetch.definitions) stmt(definition);
-  const std::string rows = rows_text(fetch);
-  bool known = fetch.more && fetch.place < results_.size();
-  if (known) {
-    for_each_expr(results_[fetch.place].from, [&](const Expr& e) {
-      for_each_variable(e, [&](const VariablePtr& v) {
-        known &= variables_.contains(v.get()) && v->kind != VariableKind::mutable_;
-      });
-    });
-  }
+  const std::string rows = rows_to_copy(fetch);
+  const bool known = fetch.more && fetch.place < results_.size() && is_known(results_[fetch.place].from);
   if (!known) return fmt::format(", {}", rows);
   const std::string result = rows_text(results_[fetch.place]);
   return fmt::format(", {} ? {} : {}", scalar(fetch.more), rows, result);
@@ -101,6 +104,49 @@ std::string GridPrinter::product_text(const Gemm& n) {
   const std::string narrow = a || b ? fmt::format(", Narrow<{}, {}>", a, b) : "";
   const std::int64_t tiles = (round_up(m, 16) / 16 + 2) * (round_up(k, 32) / 32);
   return fmt::format("gemm_bf16<{}, {}{}>(call->has_tiles, {}, ", m, columns, narrow, allocate(tiles * 1024));
+}
+
+// Whether the address can be said here.
+bool GridPrinter::is_known(const View& view) const {
+  bool known = true;
+  for_each_expr(view, [&](const Expr& e) {
+    for_each_variable(e, [&](const VariablePtr& v) {
+      known &= variables_.contains(v.get()) && v->kind != VariableKind::mutable_;
+    });
+  });
+  return known;
+}
+
+// The step of a loop that has one stores them where the copy behind it would: others read what the step
+// before has left.
+void GridPrinter::let_sums_leave(const For& loop, const BegunSum& sum) {
+  const auto* copy = sum.copy ? as<Copy>(sum.copy) : nullptr;
+  if (!copy || !signature_.kernel().may_alias.empty() || !is_known(copy->to)) return;
+  const std::vector<std::string> extents = extent_texts(copy->from);
+  const std::string name = names_.unique("leaving");
+  const std::string once = fmt::format("{} + 1 == {}", scalar(loop.begin[0]), scalar(loop.end[0]));
+  for_matrices(
+      memory(copy->to, extents), memory(copy->from, extents), extents,
+      [&](const MemoryView& to, const MemoryView&, const std::string& rows, const std::string& columns) {
+        out_.line(fmt::format("const auto {} = sums_leave(call->has_tiles, {}, {}, {}, {}, {}, {}, {});",
+                              name, once, to.base, to.axes[0].stride, to.axes[1].stride, rows, columns,
+                              inside_text(to)));
+      });
+  leaving_[sum.product.get()] = name;
+  stays_[sum.copy.get()] = fmt::format("{}.to == nullptr", name);
+}
+
+std::string GridPrinter::operand_a(const Gemm& n, const MemoryView& a) const {
+  const auto placed = placed_.find(n.a.buffer.get());
+  if (placed != placed_.end()) return placed->second.name;
+  return fmt::format("(const {}*)({})", scalar_type(n.c.buffer->type), a.base);
+}
+
+// The last argument of a product whose sums leave.
+std::string GridPrinter::leaving_text(const Stmt& product, bool fetches) const {
+  const auto found = leaving_.find(product.get());
+  if (found == leaving_.end()) return "";
+  return fmt::format("{}, {}", fetches ? "" : ", NoneAhead{}", found->second);
 }
 
 // Whether the access is one of a loop over a tile that lies as tile registers want it (tiles.hpp).
@@ -162,10 +208,10 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const std::string function =
                         columns_in_place ? fmt::format("gemm_columns<{}, {}>(", m, columns) : product_text(n),
                     along_k = columns_in_place ? "" : a.axes[1].stride + ", ";
-  out_.line(
-      fmt::format("{}{}, (const {}*)({}), {}, {}{}, {}, {}, {}{});", function, k, name, a.base,
-                  distance_text(a.axes[0].stride), along_k, b, target, ldc, direct ? adds : "false", ahead),
-      s->at);
+  out_.line(fmt::format("{}{}, {}, {}, {}{}, {}, {}, {}{}{});", function, k, operand_a(n, a),
+                        distance_text(a.axes[0].stride), along_k, b, target, ldc, direct ? adds : "false",
+                        ahead, leaving_text(s, !ahead.empty())),
+            s->at);
   if (direct && type == f16) {  // rows have room for whole vectors
     out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
     out_.line(fmt::format(

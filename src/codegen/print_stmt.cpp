@@ -79,6 +79,7 @@ void GridPrinter::prologue(const Grid& grid) {
 void GridPrinter::print(const Grid& grid, int number) {
   number_ = number;
   uses_ = tile_uses(grid.body);
+  effects_ = all_effects(grid.body);
   results_ = results_of(grid.body);
   next_ = next_block(signature_.kernel(), grid);
   kept_ = kept_copies(signature_.kernel(), grid, uses_);
@@ -134,7 +135,11 @@ void GridPrinter::body(const Body& given) {
       for (const Stmt& copy : {copies.in, copies.out})
         if (copy) made_by_others_.insert(copy.get());
     }
-  for (const auto& [loop, sums] : begun_sums(statements)) {
+  if (signature_.kernel().may_alias.empty())
+    for (const auto& [tile, product] : placed_rows(statements, uses_, effects_))
+      if (const auto sums = leaving_.find(product.get()); sums != leaving_.end())
+        placed_.emplace(tile, Placed{"", sums->second});
+  for (const auto& [loop, sums] : begun_sums(statements, uses_)) {
     begun_.emplace(loop, sums);
     for (const BegunSum& sum : sums) late_clears_.insert(sum.clear.get());
   }
@@ -212,6 +217,10 @@ void GridPrinter::operator()(const Declare& n, const Stmt& s) {
   const bool moves = kept_names_.contains(n.tile.get());
   out_.line(fmt::format("{0}* {1}{2} = ({0}*){3};", type, moves ? "" : "const ", name, allocate(bytes)),
             s->at);
+  if (const auto placed = placed_.find(n.tile.get()); placed != placed_.end()) {
+    placed->second.name = names_.unique("rows");
+    out_.line(fmt::format("PlacedRows {} = {{{}, nullptr, 0}};", placed->second.name, name));
+  }
 }
 
 void GridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
@@ -247,6 +256,7 @@ void GridPrinter::clear_without_steps(const For& loop, std::span<const BegunSum>
   out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
   for (const BegunSum& sum : sums) rows({*row_op(sum.clear)});
   out_.close();
+  for (const BegunSum& sum : found->second) let_sums_leave(loop, sum);
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {

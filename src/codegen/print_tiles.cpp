@@ -96,9 +96,13 @@ std::string GridPrinter::narrow_text(const Copy& n, MemoryView from, const Memor
   if (panel == uses_.panels.end()) {
     const std::string tile = pointer_name(n.to.buffer), row = to.axes[0].stride;
     const std::string first = to.base == tile ? "" : fmt::format(", ({} - {}) / {}", to.base, tile, row);
-    return fmt::format("load_narrow_a(call->has_tiles, {}, {}, {}, {}, {}, {}{});", tile, row,
-                       n.to.extent(n.to.rank() - 2), n.to.extent(n.to.rank() - 1), axes_text(from),
-                       inside_text(from), first);
+    const auto placed = placed_.find(n.to.buffer.get());
+    std::string function = "load_narrow_a(call->has_tiles";
+    if (placed != placed_.end())
+      function = fmt::format("{} = place_narrow_a(call->has_tiles, {}.to != nullptr", placed->second.name,
+                             placed->second.sums);
+    return fmt::format("{}, {}, {}, {}, {}, {}, {}{});", function, tile, row, n.to.extent(n.to.rank() - 2),
+                       n.to.extent(n.to.rank() - 1), axes_text(from), inside_text(from), first);
   }
   if (panel->second.transposed) {
     std::swap(from.axes[0], from.axes[1]);
@@ -155,7 +159,8 @@ void GridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.is_tile() || n.to.is_tile(), "a copy between tensors", s->at);
   if (n.from.is_tile() && n.to.is_tile()) return copy_transposed(n, s->at);
   if (stands_for_fetch(n) || made_by_others_.contains(s.get())) return;
-  out_.open("{");
+  const auto stays = stays_.find(s.get());
+  out_.open(stays == stays_.end() ? "{" : fmt::format("if ({}) {{", stays->second));
   if (n.to.is_tile())
     copy_in(n, s);
   else

@@ -3,16 +3,11 @@
 // that rate; these take operands and layouts of that file. Tiles of bf16 are held as f32, so a product
 // narrows what it multiplies: A once, B one panel at a time. That is exact; sums are f32. Numbers below the
 // least normal one, 2^-126, count as zeros in operands and in sums.
-//
-// A tile register holds 16 rows of 64 bytes. Of A that is 16 rows of 32 values, of B 16 pairs of rows of k by
-// 16 columns, both values of a pair side by side; a step is the product of two such tiles.
 #pragma once
-#include "pack.hpp"
+#include "tile_registers.hpp"
 
 TEGULA_CPU_BEGIN
 
-constexpr long tile_rows = 16, tile_step = 32, tile_bytes = 1024;
-constexpr long tile_steps(long k) { return (k + tile_step - 1) / tile_step; }
 // Bytes of room for the narrowed operands of a product of m rows and depth k.
 constexpr long bf16_room(long m, long k) {
   return ((m + tile_rows - 1) / tile_rows + 2) * tile_steps(k) * tile_bytes;
@@ -99,74 +94,6 @@ TEGULA_CPU_TEMPLATE void narrow_b(char* to, const RowsOrPanels<float, S, false>&
     narrow_panel(to, (const float*)b.panel, width, nullptr, k, width);
 }
 
-// ---- the tile registers: 0 to 3 hold 2 x 2 tiles of C, 4 and 5 A, 6 and 7 B
-
-#define TEGULA_CPU_WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
-#define TEGULA_CPU_TILE(instruction, p, stride) \
-  asm volatile(instruction : : "r"(p), "r"((long)(stride)) : "memory")
-#define TEGULA_CPU_LOAD_TILE(tile, p, stride) TEGULA_CPU_TILE("tileloadd (%0,%1,1), %%tmm" #tile, p, stride)
-#define TEGULA_CPU_STORE_TILE(tile, p, stride) \
-  TEGULA_CPU_TILE("tilestored %%tmm" #tile ", (%0,%1,1)", p, stride)
-#define TEGULA_CPU_CLEAR_TILE(tile) asm volatile("tilezero %%tmm" #tile : :)
-#define TEGULA_CPU_MULTIPLY(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
-
-// Rows of the tiles of A and C above and below; tiles of B are full.
-TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void configure_tiles(int above, int below) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-  } config = {1, 0, {}, {}, {}};
-  const int rows[8] = {above, above, below, below, above, below, 16, 16};
-  for (int i = 0; i < 8; ++i) {
-    config.bytes[i] = rows[i] > 0 ? 64 : 0;
-    config.rows[i] = uint8_t(rows[i]);
-  }
-  asm volatile("ldtilecfg %0" : : "m"(config));
-}
-TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void release_tiles() { asm volatile("tilerelease" : :); }
-
-// One or two tiles of rows by one or two of columns, over all steps.
-template <bool Below, bool Right>
-TEGULA_CPU_WITH_TILES TEGULA_CPU_SHARED void multiply_tiles(long steps, const char* a, const char* b,
-                                                            float* c, long ldc, bool accumulate) {
-  const long bytes = ldc * 4;
-  float* const below = c + tile_rows * ldc;
-  if (accumulate) {
-    TEGULA_CPU_LOAD_TILE(0, c, bytes);
-    if constexpr (Right) TEGULA_CPU_LOAD_TILE(1, c + W, bytes);
-    if constexpr (Below) TEGULA_CPU_LOAD_TILE(2, below, bytes);
-    if constexpr (Below && Right) TEGULA_CPU_LOAD_TILE(3, below + W, bytes);
-  } else {
-    TEGULA_CPU_CLEAR_TILE(0);
-    if constexpr (Right) TEGULA_CPU_CLEAR_TILE(1);
-    if constexpr (Below) TEGULA_CPU_CLEAR_TILE(2);
-    if constexpr (Below && Right) TEGULA_CPU_CLEAR_TILE(3);
-  }
-  const char* a_below = a + steps * tile_bytes;
-  for (; steps > 0; --steps) {
-    TEGULA_CPU_LOAD_TILE(6, b, 64);
-    TEGULA_CPU_LOAD_TILE(4, a, 64);
-    TEGULA_CPU_MULTIPLY(0, 4, 6);
-    if constexpr (Below) {
-      TEGULA_CPU_LOAD_TILE(5, a_below, 64);
-      TEGULA_CPU_MULTIPLY(2, 5, 6);
-    }
-    if constexpr (Right) {
-      TEGULA_CPU_LOAD_TILE(7, b + tile_bytes, 64);
-      TEGULA_CPU_MULTIPLY(1, 4, 7);
-      if constexpr (Below) TEGULA_CPU_MULTIPLY(3, 5, 7);
-    }
-    a += tile_bytes;
-    a_below += tile_bytes;
-    b += (Right ? 2 : 1) * tile_bytes;
-  }
-  TEGULA_CPU_STORE_TILE(0, c, bytes);
-  if constexpr (Right) TEGULA_CPU_STORE_TILE(1, c + W, bytes);
-  if constexpr (Below) TEGULA_CPU_STORE_TILE(2, below, bytes);
-  if constexpr (Below && Right) TEGULA_CPU_STORE_TILE(3, below + W, bytes);
-}
-
 // ---- pairs of values: the same tiles, whose rows of A lanes multiply with rows of B
 
 // Sums of one row and those above it; one row a level, so that all are registers.
@@ -230,34 +157,38 @@ TEGULA_CPU_TEMPLATE void multiply_panel_by_pairs(long steps, const char* a, cons
 }
 
 // M rows by one panel.
-template <int M, bool Right>
-TEGULA_CPU_TEMPLATE void multiply_panel(bool by_pairs, long steps, const char* a, const char* b, float* c,
-                                        long ldc, bool accumulate) {
-  if (by_pairs) return multiply_panel_by_pairs<M, Right>(steps, a, b, c, ldc, accumulate);
+template <int M, bool Right, class Leaves>
+TEGULA_CPU_TEMPLATE void multiply_panel(bool by_pairs, long steps, const TilesOfA& a, const char* b, Sums c,
+                                        bool accumulate, Leaves leaving) {
+  if (by_pairs) return multiply_panel_by_pairs<M, Right>(steps, a.at, b, c.at, c.row, accumulate);
   constexpr int pair = 2 * tile_rows, full = M / pair * pair, rest = M - full;
   if constexpr (full > 0 && rest > 0) configure_tiles(tile_rows, tile_rows);
-  for (long i = 0; i < full; i += pair)
-    multiply_tiles<true, Right>(steps, a + i / tile_rows * steps * tile_bytes, b, c + i * ldc, ldc,
-                                accumulate);
+  for (long i = 0; i < full; i += pair) multiply_rows<pair, Right>(steps, a, i, b, c, accumulate, leaving);
   if constexpr (rest > 0) {
     configure_tiles(rest < tile_rows ? rest : tile_rows, rest > tile_rows ? rest - tile_rows : 0);
-    multiply_tiles<(rest > tile_rows), Right>(steps, a + full / tile_rows * steps * tile_bytes, b,
-                                              c + full * ldc, ldc, accumulate);
+    multiply_rows<rest, Right>(steps, a, full, b, c, accumulate, leaving);
   }
 }
 
+// The columns from j on.
+template <class S>
+TEGULA_CPU_TEMPLATE Leaving<S> of_columns(Leaving<S> x, long j) {
+  return {x.to == nullptr ? nullptr : x.to + j, x.stride};
+}
+TEGULA_CPU_INLINE NoneLeaving of_columns(NoneLeaving x, long) { return x; }
+
 // `IsNarrow`: operands that copies have narrowed (narrowed.hpp); the panels of B are full.
-template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_tiles(bool by_pairs, char* room, long k, const float* a, Stride row_stride,
-                                    long k_stride, const B& b, float* c, long ldc, bool accumulate,
-                                    Ahead ahead) {
+template <int M, int N, class IsNarrow, class A, class Stride, class B, class Ahead, class Leaves>
+TEGULA_CPU_TEMPLATE void gemm_tiles(bool by_pairs, char* room, long k, const A& a, Stride row_stride,
+                                    long k_stride, const B& b, Sums c, bool accumulate, Ahead ahead,
+                                    Leaves leaving) {
   constexpr long columns = panel_columns(N), panels = (columns + NR - 1) / NR;
   const long steps = tile_steps(k);
-  const char* left = (const char*)a;
+  TilesOfA left = tiles_in_place(a, steps);
   char* const next = room + (M + tile_rows - 1) / tile_rows * steps * tile_bytes;
   if constexpr (!IsNarrow::a) {
     narrow_a(room, a, row_stride, k_stride, M, k);
-    left = room;
+    left = packed_tiles(room, steps);
   }
   if constexpr (M % (2 * tile_rows) == 0)
     if (!by_pairs) configure_tiles(tile_rows, tile_rows);
@@ -269,20 +200,14 @@ TEGULA_CPU_TEMPLATE void gemm_tiles(bool by_pairs, char* room, long k, const flo
       narrow_b(next, b.part(j * k, 0, j), k, width);
       panel = next;
     }
+    const Sums sums = {c.at + j, c.row};
     if (width == NR)
-      multiply_panel<M, true>(by_pairs, steps, left, panel, c + j, ldc, accumulate);
+      multiply_panel<M, true>(by_pairs, steps, left, panel, sums, accumulate, of_columns(leaving, j));
     else
-      multiply_panel<M, false>(by_pairs, steps, left, panel, c + j, ldc, accumulate);
+      multiply_panel<M, false>(by_pairs, steps, left, panel, sums, accumulate, of_columns(leaving, j));
   }
   if (!by_pairs) release_tiles();
 }
-
-#undef TEGULA_CPU_WITH_TILES
-#undef TEGULA_CPU_TILE
-#undef TEGULA_CPU_LOAD_TILE
-#undef TEGULA_CPU_STORE_TILE
-#undef TEGULA_CPU_CLEAR_TILE
-#undef TEGULA_CPU_MULTIPLY
 
 #endif
 
@@ -292,36 +217,40 @@ struct Narrow {
   static constexpr bool a = A, b = B;
 };
 
-template <int M, int N, class IsNarrow, class Stride, class B, class Ahead>
+template <int M, int N, class IsNarrow, class A, class Stride, class B, class Ahead, class Leaves>
 TEGULA_CPU_TEMPLATE void gemm_bf16_blocks([[maybe_unused]] int32_t has_tiles, [[maybe_unused]] char* room,
-                                          long k, const float* a, Stride row_stride, long k_stride,
-                                          const B& b, float* c, long ldc, bool accumulate, Ahead ahead) {
+                                          long k, const A& a, Stride row_stride, long k_stride, const B& b,
+                                          float* c, long ldc, bool accumulate, Ahead ahead,
+                                          [[maybe_unused]] Leaves leaving) {
 #if TEGULA_CPU_W == 16
   if constexpr (M >= least_tile_rows) {
     if (has_tiles != 0 && k > 0) {
-      gemm_tiles<M, N, IsNarrow>(has_tiles == 2, room, k, a, row_stride, k_stride, b, c, ldc, accumulate,
-                                 ahead);
+      gemm_tiles<M, N, IsNarrow>(has_tiles == 2, room, k, a, row_stride, k_stride, b, Sums{c, ldc},
+                                 accumulate, ahead, leaving);
       return;
     }
   }
 #endif
-  gemm_blocks<M, N>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+  gemm_blocks<M, N>(k, tile_of(a), row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }
 
-// As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes.
-template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const float* a, Stride row_stride,
+// As gemm_panel, of values that are bf16; `room` has bf16_room(M, k) bytes. PlacedRows are operands that
+// copies have narrowed. Sums that leave are not in c.
+template <int M, int N, class IsNarrow = Narrow<false, false>, class A, class Stride, class Ahead = NoneAhead,
+          class Leaves = NoneLeaving>
+TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const A& a, Stride row_stride,
                                    long k_stride, const float* b, float* c, long ldc, bool accumulate,
-                                   Ahead ahead = {}) {
+                                   Ahead ahead = {}, Leaves leaving = {}) {
   gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, FullPanels<float>{b}, c, ldc,
-                                   accumulate, ahead);
+                                   accumulate, ahead, leaving);
 }
-template <int M, int N, class IsNarrow = Narrow<false, false>, class Stride, class S, bool Once,
-          class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const float* a, Stride row_stride,
+template <int M, int N, class IsNarrow = Narrow<false, false>, class A, class Stride, class S, bool Once,
+          class Ahead = NoneAhead, class Leaves = NoneLeaving>
+TEGULA_CPU_TEMPLATE void gemm_bf16(int32_t has_tiles, char* room, long k, const A& a, Stride row_stride,
                                    long k_stride, const RowsOrPanels<float, S, Once>& b, float* c, long ldc,
-                                   bool accumulate, Ahead ahead = {}) {
-  gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+                                   bool accumulate, Ahead ahead = {}, Leaves leaving = {}) {
+  gemm_bf16_blocks<M, N, IsNarrow>(has_tiles, room, k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead,
+                                   leaving);
 }
 
 TEGULA_CPU_END

@@ -5,6 +5,7 @@
 // came from, so that no block has to know which one the thread has run before.
 #pragma once
 #include "pack.hpp"
+#include "rows_ahead.hpp"
 
 TEGULA_CPU_BEGIN
 
@@ -33,6 +34,13 @@ struct KeptTiles {
     if (!same) own = {from, inside, true};
     tile = (T*)(tiles + step * bytes);
     return same;
+  }
+  // Rows that the tile of this step is to be copied from; of one that the thread has, hardly any.
+  TEGULA_CPU_MEMBER RowsAhead ahead(long step, RowsAhead rows) const {
+    const bool known_there =
+        step >= 0 && step < count && known[step].is_filled && known[step].from == rows.base;
+    if (known_there) rows.rows = 1;
+    return rows;
   }
 };
 

@@ -124,6 +124,40 @@ TEGULA_CPU_TEMPLATE void load_narrow_a([[maybe_unused]] int32_t has_tiles, float
 #endif
   load_tile(to + first * stride, stride, 1, m, k, from, row_stride, k_stride, inside, 0.0f, Unrounded{});
 }
+
+TEGULA_CPU_INLINE bool is_whole(Inside x, long rows, long columns) {
+  return x.k_begin <= 0 && x.k_end >= rows && x.n_begin <= 0 && x.n_end >= columns;
+}
+// Rows that lie a multiple of a larger power of two apart share sets of the first-level cache: 32 would not
+// have room at once.
+TEGULA_CPU_INLINE bool has_sets(long row_bytes) { return (row_bytes & -row_bytes) <= 1024; }
+
+// As load_narrow_a, of a tile that one product reads. Where they may stay, tile registers read rows that
+// exist, lie along k and begin lines of the cache where they are.
+TEGULA_CPU_TEMPLATE PlacedRows place_narrow_a(int32_t has_tiles, bool may_stay, float* to, long stride,
+                                              long m, long k, const bf16* from, long row_stride,
+                                              long k_stride, Inside inside) {
+#if TEGULA_CPU_W == 16
+  const bool lines = ((uintptr_t)from | (uintptr_t)(row_stride * 2)) % 64 == 0;
+  if (has_tiles == 1 && may_stay && k_stride == 1 && lines && k % tile_step == 0 && is_whole(inside, m, k) &&
+      has_sets(row_stride * 2))
+    return {to, from, row_stride};
+#else
+  (void)may_stay;
+#endif
+  load_narrow_a(has_tiles, to, stride, m, k, from, row_stride, k_stride, inside);
+  return {to, nullptr, 0};
+}
+
+// Where complete sums of m rows and n columns leave to: by tile registers, and if all of it exists.
+template <class S>
+TEGULA_CPU_TEMPLATE Leaving<S> sums_leave(int32_t has_tiles, bool complete, S* to, long stride,
+                                          long column_stride, long m, long n, Inside inside) {
+  const bool all = has_tiles == 1 && complete && column_stride == 1 && is_whole(inside, m, n) &&
+                   has_sets(stride * long(sizeof(S)));
+  return {all ? to : nullptr, stride};
+}
+
 // The panels of B [k, n].
 TEGULA_CPU_TEMPLATE void load_narrow_b([[maybe_unused]] int32_t has_tiles, float* to, long k, long n,
                                        const bf16* from, long k_stride, long n_stride, Inside inside) {

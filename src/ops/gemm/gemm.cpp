@@ -72,6 +72,17 @@ void note_copies(const GemmKernel& kernel, std::int64_t rows, Launch& launch) {
   });
 }
 
+// Products of bf16 by a CPU's instructions take so little time that sums which are written and read again
+// weigh more than anything beside them: one thread takes all of k in one step where it fits. Sums have the
+// order of several steps.
+GemmTiles of_whole_depth(const GemmKernel& kernel, const ProductProblem& p, const GemmTiles& asked,
+                         const GemmTiles& chosen) {
+  constexpr GemmTiles whole{256, 256, 512, 1};
+  const bool is_open = asked.m == 0 && asked.n == 0 && asked.k == 0;
+  const bool fits = p.k > chosen.k && p.k <= whole.k && p.m >= whole.m && p.n >= whole.n;
+  return kernel.compute == bf16 && is_open && fits && p.threads == 1 && p.sums == 1 ? whole : chosen;
+}
+
 // What both operators ask of the instance `kernel`, with the result `out`: an output, or what is written in
 // place.
 template <class Op>
@@ -110,7 +121,7 @@ void launch_product(const Bound<Op>& c, GemmKernel kernel, const char* out, Laun
   if (c.target() == Target::emulated() && kernel.precision == Precision::tf32x3 && asked.k == 0) asked.k = 32;
   const ProductPlan plan =
       c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, asked) : plan_product(problem, asked);
-  kernel.tiles = plan.tiles;
+  kernel.tiles = c.on_gpu() ? plan.tiles : of_whole_depth(kernel, problem, asked, plan.tiles);
   if (has_engine) kernel.stages = plan.stages;
   kernel.tail_splits = plan.tail_splits;
   note_precision(kernel, has_engine, launch);
@@ -248,7 +259,8 @@ std::vector<std::string> gemm_built_in() {
       "m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
       "tile_m=128 tile_n=128|tile_m=64 tile_n=128|tile_m=16 tile_n=256}",
       "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
-      "tile_m=32 tile_n=64 tile_k=64}"};
+      "tile_m=32 tile_n=64 tile_k=64}",
+      "m=1 n=1 k=1 bf16 {|transpose_b} tile_m=256 tile_n=256 tile_k=512"};
 }
 
 std::vector<CallMap> gemm_maps() {

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "ops/pieces/product_plan.hpp"
+#include "ops/schema/example.hpp"
+#include "ops/schema/tile_registers.hpp"
 #include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
@@ -45,6 +47,21 @@ TEST(Gemm, PlansWithinLimitsForTheThreadsOfACpu) {
     }
   ProductProblem few{.m = 512, .n = 512, .k = 512, .threads = 12, .most_rows = 128, .most_columns = 256};
   EXPECT_EQ(plan_product(few, {}).tiles.m, 64);
+}
+
+// Where one thread runs; others are asked for by an option.
+TEST(Gemm, AllOfKIsOneStepOfProductsByPairs) {
+  const SupposedTileRegisters supposed(true);
+  const auto name = [](const char* words) {
+    const OperatorSchema& schema = find_schema("gemm");
+    const ExampleCall call = ExampleCall::parse(schema, words);
+    return kernels_by_name(schema, call.described(schema), call.options, Target::interpreter()).at(0).name();
+  };
+  EXPECT_NE(name("m=512 n=512 k=512 bf16").find("256x256x512"), std::string::npos);
+  EXPECT_NE(name("m=1024 n=256 k=300 bf16 transpose_b").find("256x256x512"), std::string::npos);
+  for (const char* other : {"m=512 n=512 k=512", "m=512 n=512 k=256 bf16", "m=512 n=512 k=513 bf16",
+                            "m=128 n=512 k=512 bf16", "m=512 n=512 k=512 bf16 tile_k=256"})
+    EXPECT_EQ(name(other).find("x512"), std::string::npos) << other;
 }
 
 TEST(Gemm, ResultsDoNotDependOnTheThreads) {

@@ -6,6 +6,7 @@
 #include "ops/nsa_compressed/compressed.hpp"
 #include "ops/nsa_decode/decode_kernel.hpp"
 #include "ops/pieces/attention_table.hpp"
+#include "ops/pieces/packed_rows.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/schema/functions.hpp"
@@ -54,7 +55,9 @@ NsaDecodeKernel plan(const Bound<NsaDecode>& c) {
 }
 
 void run(const Bound<NsaDecode>& c, Launch& launch) {
-  launch(plan(c), nsa_decode_program, {{"scale", program_scale(static_cast<float>(c.real("scale")), 0)}});
+  const auto kernel = plan(c);
+  note_packed_for_few_rows(kernel.rows, launch);
+  launch(kernel, nsa_decode_program, {{"scale", program_scale(static_cast<float>(c.real("scale")), 0)}});
 }
 
 // The calls that native_sparse_attention leaves to this operator: tiles of more tokens share what they read,

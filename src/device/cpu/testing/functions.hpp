@@ -64,6 +64,10 @@ struct NarrowProduct {
   void (*multiply)(int has_tiles, long k, const unsigned short* a, long a_row, long a_k,
                    const unsigned short* b, long b_k, long b_n, Bounds left, Bounds right, float* c,
                    long ldc);
+  // The same added to c, whose rows of A may stay where they are; whether the sums have gone to `out`, whose
+  // rows have room for whole vectors.
+  bool (*leave)(int has_tiles, long k, const unsigned short* a, long a_row, long a_k, const unsigned short* b,
+                long b_k, long b_n, Bounds left, Bounds right, float* c, long ldc, unsigned short* out);
 };
 // Packing into panels of float (or int32_t or double, behind void*) from one element type.
 struct Packing {
