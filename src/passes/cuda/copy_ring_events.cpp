@@ -260,6 +260,8 @@ class WholeGrid {
 
   Events whole(const For& loop, const Stmt& s, const CopyRing& ring) {
     Events result = numbered(ring.before, ring), steps = numbered(ring.begin, ring);
+    append(steps, numbered(ring.lifted, ring));
+    append(steps, numbered(ring.laid, ring));
     append(steps, body(loop.body));
     append(steps, numbered(ring.end, ring));
     // A loop that goes back has as many steps as the one before it, whose slots it begins in.
@@ -308,6 +310,17 @@ int simulated_warps(const Grid& grid) { return std::clamp(grid.hints.threads / 3
 
 void add_events(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps, bool again) {
   LoopEvents(ring, loop, at, bring, warps).add(again);
+}
+
+void add_laying(CopyRing& ring, const std::vector<int>& tiles, const Loc& at, int warps) {
+  schedule::Operation lift, lay;
+  for (const int tile : tiles) {
+    lift.accesses.push_back(schedule::read(tile, schedule::at_cursor(ring.number)));
+    lay.accesses.push_back(schedule::write(tile, schedule::at_cursor(ring.number), {}, {1, 0, 1}));
+  }
+  const Event meet{schedule::Barrier{0, false, 0, 32 * warps, true}};
+  ring.lifted = {{std::move(lift), schedule::Who::all, "rows are lifted", nullptr, at}, meet};
+  ring.laid = {{std::move(lay), schedule::Who::all, "rows are laid down", nullptr, at}, meet};
 }
 
 void add_events_back(CopyRing& ring, const For& loop, const Loc& at, const For& forward, const Body& bring,

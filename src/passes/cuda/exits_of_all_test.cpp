@@ -57,5 +57,5 @@ TEST(ExitsOfAllBlocks, ReadNothingThatTheGridWrites) {
             0u);
 }
 
-}  // namespace
+}  // namespace exits_of_all_test
 }  // namespace tegula::passes

@@ -132,5 +132,5 @@ TEST(GridWaits, PreferGridsThatMultiply) {
             "nbe");
 }
 
-}  // namespace
+}  // namespace grid_waits_test
 }  // namespace tegula::passes
