@@ -8,6 +8,7 @@
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/run_copies.hpp"
 #include "schedule/build.hpp"
 
 namespace tegula::passes {
@@ -312,13 +313,17 @@ void add_events(CopyRing& ring, const For& loop, const Loc& at, const Body& brin
   LoopEvents(ring, loop, at, bring, warps).add(again);
 }
 
-void add_laying(CopyRing& ring, const std::vector<int>& tiles, const Loc& at, int warps) {
+void add_laying(CopyRing& ring, CopyRings& rings, const Grid& grid, const Loc& at) {
   schedule::Operation lift, lay;
-  for (const int tile : tiles) {
+  for (int tile = 0; tile < static_cast<int>(ring.tiles.size()); ++tile) {
+    const Buffer* own = ring.tiles[static_cast<std::size_t>(tile)].get();
+    if (!rings.runs.contains(own) || !is_read_again(grid.body, *own)) continue;
+    rings.laid.insert(own);
     lift.accesses.push_back(schedule::read(tile, schedule::at_cursor(ring.number)));
     lay.accesses.push_back(schedule::write(tile, schedule::at_cursor(ring.number), {}, {1, 0, 1}));
   }
-  const Event meet{schedule::Barrier{0, false, 0, 32 * warps, true}};
+  if (lift.accesses.empty()) return;
+  const Event meet{schedule::Barrier{0, false, 0, 32 * simulated_warps(grid), true}};
   ring.lifted = {{std::move(lift), schedule::Who::all, "rows are lifted", nullptr, at}, meet};
   ring.laid = {{std::move(lay), schedule::Who::all, "rows are laid down", nullptr, at}, meet};
 }

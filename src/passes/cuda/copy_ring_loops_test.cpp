@@ -226,9 +226,8 @@ TEST(CopyRingLoop, LeavesSlotsToLoopsInside) {
     const testing::Lowered lowered(tile_in_a_loop_of_fragments(columns), hopper);
     const CopyRings& rings = lowered.plan.grids[0].copy_rings;
     EXPECT_EQ(rings.loops.size(), loops) << columns;
-    const bool inside = std::any_of(rings.tiles.begin(), rings.tiles.end(), [](const auto* tile) {
-      return tile->name.find("ahead") == std::string::npos;
-    });
+    const bool inside = std::any_of(rings.tiles.begin(), rings.tiles.end(),
+                                    [](const auto* tile) { return tile->name.find("ahead") == std::string::npos; });
     EXPECT_TRUE(inside) << columns;
   }
 }

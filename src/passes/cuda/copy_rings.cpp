@@ -107,7 +107,6 @@ class RingSearch {
   Reason reason_of_loop(const For& loop) const;
   Reason reason_of(const RingCandidate& c, const For& loop) const;
   bool comes_as_run(const RingCandidate& c) const;
-  void lay(CopyRing& ring, const Loc& at);
   std::int64_t bytes_of_slot(const RingCandidate& c) const {
     return comes_as_run(c) ? slot_bytes_of_run(*c.tile) : slot_bytes(*c.tile);
   }
@@ -221,8 +220,7 @@ bool RingSearch::comes_as_run(const RingCandidate& c) const {
 
 Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
   for (const Stmt& s : c.fills) {
-    Reason reason = comes_as_run(c) ? Reason{} : reason_to_wait(s);
-    if (!reason.why.empty()) return reason;
+    if (Reason reason = comes_as_run(c) ? Reason{} : reason_to_wait(s); !reason.why.empty()) return reason;
     const Effects e = all_effects(s);
     for (const Region& r : e.regions)
       if (is_write(r.touch) && r.view->buffer != c.tile)
@@ -333,7 +331,7 @@ std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& arou
   take(ring, tiles);
   brought_ = {&loop, *bring(loop, tiles)};
   add_events(ring, loop, s->at, brought_.bring, simulated_warps(grid_), around.loops);
-  lay(ring, s->at);
+  add_laying(ring, result_, grid_, s->at);
   std::int64_t bytes = 0;
   for (const RingCandidate& c : tiles) bytes += depth * bytes_of_slot(c);
   result_.loops.emplace(s.get(), std::move(ring));
@@ -347,17 +345,6 @@ void RingSearch::take(CopyRing& ring, const std::vector<RingCandidate>& tiles) {
     if (comes_as_run(c)) result_.runs.insert(c.tile.get());
     for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
   }
-}
-
-void RingSearch::lay(CopyRing& ring, const Loc& at) {
-  std::vector<int> laid;
-  for (std::size_t i = 0; i < ring.tiles.size(); ++i) {
-    const Buffer* tile = ring.tiles[i].get();
-    if (!result_.runs.contains(tile) || !is_read_again(grid_.body, *tile)) continue;
-    result_.laid.insert(tile);
-    laid.push_back(static_cast<int>(i));
-  }
-  if (!laid.empty()) add_laying(ring, laid, at, simulated_warps(grid_));
 }
 
 // The tiles of the loop that the one before it, going the other way, has left in its slots.

@@ -64,5 +64,5 @@ TEST(CudaPassList, PlansWhatComputes) {
   EXPECT_NE(print(roles).find("-- schedule"), std::string::npos);
 }
 
-}  // namespace cuda_passes_test
+}  // namespace
 }  // namespace tegula::passes

@@ -57,5 +57,5 @@ TEST(ExitsOfAllBlocks, ReadNothingThatTheGridWrites) {
             0u);
 }
 
-}  // namespace exits_of_all_test
+}  // namespace
 }  // namespace tegula::passes

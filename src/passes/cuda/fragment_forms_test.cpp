@@ -1,7 +1,8 @@
 // How fragments of 16-bit floats are held: in words of two, as computed, or rounded.
+#include "passes/cuda/rows_beside_sums.hpp"
+
 #include <gtest/gtest.h>
 
-#include "passes/cuda/rows_beside_sums.hpp"
 #include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {

@@ -132,5 +132,5 @@ TEST(GridWaits, PreferGridsThatMultiply) {
             "nbe");
 }
 
-}  // namespace grid_waits_test
+}  // namespace
 }  // namespace tegula::passes

@@ -60,8 +60,7 @@ class Moving {
     const auto look = [&](const Expr& e) {
       for_each_variable(e, [&](const VariablePtr& v) {
         const bool own = std::find(loop->index.begin(), loop->index.end(), v) != loop->index.end();
-        alike &=
-            own || v == load->variable || v->kind == VariableKind::dim || v->kind == VariableKind::scalar;
+        alike &= own || v == load->variable || v->kind == VariableKind::dim || v->kind == VariableKind::scalar;
       });
     };
     for (const Expr& e : coordinates(load->from)) look(e);

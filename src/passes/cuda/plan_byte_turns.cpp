@@ -10,8 +10,7 @@ std::optional<ByteTurn> plan_byte_turn(const Stmt& stmt) {
     return std::nullopt;
   const auto* load = as<Load>(loop->body[0]);
   const auto* store = as<Store>(loop->body[1]);
-  if (!load || !store || load->from.view.is_tile() || !is_variable(store->value, load->variable))
-    return std::nullopt;
+  if (!load || !store || load->from.view.is_tile() || !is_variable(store->value, load->variable)) return std::nullopt;
   const View& to = store->to.view;
   const DType type = to.buffer->type;
   if (to.buffer->space != Space::shared || to.buffer->rank() != 2 || !is_own_shape(to)) return std::nullopt;

@@ -21,8 +21,7 @@ namespace {
 
 constexpr int threads_of_row = 4, store_piece_bytes = 16;
 
-// How many warp groups have columns of a row, the first of which is at `first`; 0 if those are somewhere
-// else.
+// How many warp groups have columns of a row, the first of which is at `first`; 0 if those are somewhere else.
 int groups_of_row(const Affine& first, std::int64_t columns, const VariablePtr& group) {
   if (first.is_constant()) return 1;
   const bool of_group = group && first.terms.size() == 1 && is_variable(first.terms[0].atom, group) &&
@@ -150,12 +149,10 @@ std::optional<Reason> reason_of_type(const RowLoop& rows, const Expr& value) {
   if (!is_16 && to.type != f32)
     return Reason{fmt::format("rows of {} are stored one element at a time", to.type.name()),
                   "store bf16, f16 or f32"};
-  if (!value)
-    return Reason{"the stored value is not of f32", "compute it in f32, and round it when it is stored"};
+  if (!value) return Reason{"the stored value is not of f32", "compute it in f32, and round it when it is stored"};
   if (rows.adds() && is_16 && rows.value->op != Op::cast)
-    return Reason{
-        fmt::format("sums of {} are formed from unrounded values, one element at a time", to.type.name()),
-        fmt::format("round what is added, `{}(…)`, or add to f32", to.type.name())};
+    return Reason{fmt::format("sums of {} are formed from unrounded values, one element at a time", to.type.name()),
+                  fmt::format("round what is added, `{}(…)`, or add to f32", to.type.name())};
   return std::nullopt;
 }
 
@@ -201,8 +198,7 @@ Planned<RowStore> plan_row_store(const Stmt& s, const Layouts& layouts, int thre
   const auto own = layouts.loops.find(s.get());
   if (!plan.is_bare && (own == layouts.loops.end() || own->second != layouts.fragments.at(plan.sum.get()) ||
                         !all_direct(*loop, plan.rows, own->second, layouts)))
-    return slow(
-        {"the loop computes with fragments that other threads hold", "compute them in a loop of its own"});
+    return slow({"the loop computes with fragments that other threads hold", "compute them in a loop of its own"});
   return plan;
 }
 

@@ -12,11 +12,9 @@ using namespace lang;
 
 struct RowCase {
   const char* name;
-  // What is found for a row, what each element is, and how it is written; "" where the loop does not write
-  // rows.
+  // What is found for a row, what each element is, and how it is written; "" where the loop does not write rows.
   const char* rows;
-  const char*
-      slow;  // part of the reason why pieces are not written; "" where they are; null: nothing is expected
+  const char* slow;  // part of the reason why pieces are not written; "" where they are; null: nothing is expected
   int n;
   DType type;
   void (*write)(const Tensor& out, const Tensor& list, const Fragment& sum);
@@ -68,7 +66,9 @@ TEST_P(Rows, AreFoundOnceAndWrittenInPieces) {
   ASSERT_EQ(plan.has_value(), c.slow && *c.slow == 0);
   if (plan) return;
   EXPECT_EQ(plan.reason().why.empty(), c.slow == nullptr) << plan.reason().why;
-  if (c.slow) { EXPECT_NE(plan.reason().why.find(c.slow), std::string::npos) << plan.reason().why; }
+  if (c.slow) {
+    EXPECT_NE(plan.reason().why.find(c.slow), std::string::npos) << plan.reason().why;
+  }
 }
 
 void to_rows(const Tensor& out, const Tensor&, const Fragment& sum) { copy(sum, out.at(0, 0)); }

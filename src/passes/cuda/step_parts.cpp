@@ -141,10 +141,9 @@ void StepPlanner::promoted(const Stmt& s, const GemmPlan& plan) {
   parts_.back().pins = false;
   const auto& gemm = *as<Gemm>(s);
   const auto given = operands(gemm);
-  const bool meets =
-      exchanges(gemm, plan) || std::any_of(given.begin(), given.end(), [&](const View* operand) {
-        return operand->buffer->space == Space::shared && ring_of(operand->buffer) < 0;
-      });
+  const bool meets = exchanges(gemm, plan) || std::any_of(given.begin(), given.end(), [&](const View* operand) {
+                       return operand->buffer->space == Space::shared && ring_of(operand->buffer) < 0;
+                     });
   for (int i = 0; i < accumulators(gemm, plan); ++i) {
     StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
     part.only = i;

@@ -70,8 +70,7 @@ TEST(SplitSteps, DividesWhereAConditionBecomesTrue) {
        [](int limit, int j) { return limit <= j * 3 - 2; }},
       {"below", [](Expr limit, Index j) { return limit - 7 < j; },
        [](int limit, int j) { return limit - 7 < j; }},
-      {"the last step", [](Expr limit, Index j) { return limit - j == limit - 8; },
-       [](int, int j) { return j == 8; }},
+      {"the last step", [](Expr limit, Index j) { return limit - j == limit - 8; }, [](int, int j) { return j == 8; }},
   };
   for (const Case& c : cases) {
     const Steps steps = steps_of([&](Expr limit, Index j, Fragment& scores, Fragment& sum) {
@@ -193,5 +192,5 @@ TEST(LaneSums, AreScaledAndAddedToOnly) {
   }
 }
 
-}  // namespace steps_test
+}  // namespace
 }  // namespace tegula::passes

@@ -29,7 +29,7 @@ struct StoreCase {
   const char* name;
   To to = To::tensor;
   int columns = 64;
-  int sums = 1;                                                               // statements that store
+  int sums = 1;  // statements that store
   enum class Steps : std::uint8_t { none, all, chosen } steps = Steps::none;  // of a loop, which store
   std::vector<Harmless> harmless = {};
 };

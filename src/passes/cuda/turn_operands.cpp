@@ -55,8 +55,7 @@ class Turning {
     const auto* gemm = as<Gemm>(s);
     for (const Region& r : effects(s).regions) {
       const View& view = *r.view;
-      const bool brought =
-          copy && &view.buffer == &copy->to.buffer && is_whole(view) && !copy->from.is_tile();
+      const bool brought = copy && &view.buffer == &copy->to.buffer && is_whole(view) && !copy->from.is_tile();
       const bool read = gemm && !gemm->metadata &&
                         ((view.buffer == gemm->a.buffer && is_turned_a(*gemm)) ||
                          (view.buffer == gemm->b.buffer && is_whole(gemm->b)));
@@ -104,8 +103,7 @@ class Turning {
         if (!helps) useless.insert(operand->buffer.get());
       }
     }
-    std::erase_if(turned_,
-                  [&](const auto& own) { return !read.contains(own.first) || useless.contains(own.first); });
+    std::erase_if(turned_, [&](const auto& own) { return !read.contains(own.first) || useless.contains(own.first); });
   }
 
   const Grid& grid_;

@@ -29,33 +29,31 @@ class Turns : public ::testing::TestWithParam<TurnCase> {};
 TEST_P(Turns, AreOfTilesThatOnlyProductsRead) {
   const TurnCase& c = GetParam();
   const testing::Lowered lowered(
-      kernel("turns",
-             [&] {
-               Dim k("k");
-               Tensor a = input("a", {c.m, k}, c.type), at = input("at", {k, c.m}, c.type),
-                      b = input("b", {k, c.n}, c.type), bt = input("bt", {c.n, k}, c.type),
-                      out = output("out", {c.m, c.n}, f32);
-               grid(1, {.threads = 128}, [&](Index) {
-                 Fragment sum({c.m, c.n}, c.type == i8 ? i32 : f32, 0);
-                 pipelined(ceildiv(k, 64), {.stages = 2}, [&](Index step) {
-                   Shared left = c.a_too ? Shared({64, c.m}, c.type) : Shared({c.m, 64}, c.type);
-                   Shared right = c.b_along_k ? Shared({c.n, 64}, c.type) : Shared({64, c.n}, c.type);
-                   copy(c.a_too ? at.at(step * 64, 0) : a.at(0, step * 64), left);
-                   if (c.in_parts) {
-                     copy(b.at(step * 64, 0), right.slice(range(0, 32)));
-                     copy(b.at(step * 64 + 32, 0), right.slice(range(32, 64)));
-                   } else {
-                     copy(c.b_along_k ? bt.at(0, step * 64) : b.at(step * 64, 0), right);
-                   }
-                   if (c.reads) parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(right(i, j)); });
-                   const auto multiply = [&](const auto& x) {
-                     c.b_along_k ? gemm(x, right.T(), sum) : gemm(x, right, sum);
-                   };
-                   c.a_too ? multiply(left.T()) : multiply(left);
-                 });
-                 parallel(sum, [&](Index i, Index j) { out(i, j) = f32(sum(i, j)); });
-               });
-             }),
+      kernel("turns", [&] {
+        Dim k("k");
+        Tensor a = input("a", {c.m, k}, c.type), at = input("at", {k, c.m}, c.type), b = input("b", {k, c.n}, c.type),
+               bt = input("bt", {c.n, k}, c.type), out = output("out", {c.m, c.n}, f32);
+        grid(1, {.threads = 128}, [&](Index) {
+          Fragment sum({c.m, c.n}, c.type == i8 ? i32 : f32, 0);
+          pipelined(ceildiv(k, 64), {.stages = 2}, [&](Index step) {
+            Shared left = c.a_too ? Shared({64, c.m}, c.type) : Shared({c.m, 64}, c.type);
+            Shared right = c.b_along_k ? Shared({c.n, 64}, c.type) : Shared({64, c.n}, c.type);
+            copy(c.a_too ? at.at(step * 64, 0) : a.at(0, step * 64), left);
+            if (c.in_parts) {
+              copy(b.at(step * 64, 0), right.slice(range(0, 32)));
+              copy(b.at(step * 64 + 32, 0), right.slice(range(32, 64)));
+            } else {
+              copy(c.b_along_k ? bt.at(0, step * 64) : b.at(step * 64, 0), right);
+            }
+            if (c.reads) parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(right(i, j)); });
+            const auto multiply = [&](const auto& x) {
+              c.b_along_k ? gemm(x, right.T(), sum) : gemm(x, right, sum);
+            };
+            c.a_too ? multiply(left.T()) : multiply(left);
+          });
+          parallel(sum, [&](Index i, Index j) { out(i, j) = f32(sum(i, j)); });
+        });
+      }),
       c.target);
   int products = 0, turns = 0;
   for (const auto* gemm : testing::all_of<ir::Gemm>(lowered.body()))
