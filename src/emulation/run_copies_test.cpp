@@ -1,4 +1,5 @@
 // Tiles whose rows end within pieces come ahead as runs of memory, however a program is written.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "emulation/testing/compared.hpp"
@@ -55,7 +56,8 @@ const Written all_written[] = {
          copy(shape, p.out.at(step));
        });
        copy(sum, p.out.at(2));
-     }},
+     },
+     "tg::lift_row<"},
     {"slices",
      [](const Place& p) {
        using namespace lang;
@@ -156,6 +158,30 @@ TEST_P(RunCopies, BeginAnywhereInWiderRows) {
     SCOPED_TRACE(before * 100 + behind);
     expect_runs(runs(GetParam(), 257, bf16, bf16, 96), 257, bf16, bf16, before, behind);
   }
+}
+
+// Warps have a row, whose sums fewer lanes than a warp's add up.
+TEST(RunCopies, AreAddedUpByLanesOfManyWarps) {
+  for (const int warps : {9, 11, 17, 22}) {
+    SCOPED_TRACE(warps);
+    const int threads = warps * 32, width = threads * 8 - 7;
+    const lang::Kernel program = runs(all_written[1], width, bf16, bf16, threads);
+    const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+    EXPECT_NE(text.find(fmt::format("tg::across_some_parts<tg::Add, {}, 1>(", warps)), std::string::npos)
+        << text;
+    expect_runs(program, width, bf16, bf16, 0, 0);
+  }
+}
+
+// What loops read more than once is shifted once.
+TEST(RunCopies, AreLaidDownWhereTheyAreReadAgain) {
+  const auto text_of = [](const Written& c) {
+    return codegen::print_cuda(Signature(runs(c, 1001, bf16, bf16, 64).ir()), {90}).text;
+  };
+  const std::string again = text_of(all_written[1]), once = text_of(all_written[0]);
+  EXPECT_NE(again.find("tg::lay_row<1001, 64>("), std::string::npos) << again;
+  EXPECT_EQ(again.find("tg::load_from_run<"), std::string::npos) << again;
+  EXPECT_EQ(once.find("tg::lay_row<"), std::string::npos) << once;
 }
 
 INSTANTIATE_TEST_SUITE_P(Written, RunCopies, ::testing::ValuesIn(all_written),

@@ -203,6 +203,8 @@ class CudaGridPrinter : private RowPrinter {
   void begin_copies(const ir::Stmt& s, int shift);
   void bring(const ir::Copy& n, const ir::Stmt& s);
   void bring_run(const ir::Copy& n, const ir::Stmt& s);
+  void name_run(const ir::BufferPtr& tile, const char* begin);
+  void lay_rows(const passes::CopyRing& ring);
   void print_pieces(const ir::For& loop, std::optional<std::size_t> along, int elements, const Loc& at);
   std::string whole_pieces(const ir::For& loop, std::size_t along, int elements);
   void print_piece(const ir::Load& load, const ir::Store& store, std::optional<std::size_t> along,

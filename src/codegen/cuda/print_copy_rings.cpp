@@ -50,13 +50,10 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
     out_.code();
     for (const BufferPtr& tile : ring.tiles) {
       name_slot(tile, ring, 0);
-      if (!plan_.copy_rings.runs.contains(tile.get())) continue;
-      // The tile begins in its slot where the run of its rows does.
-      const std::string name = names_.unique(tile->name);
-      std::string& slot = shared_.at(tile.get()).name;
-      out_.line(fmt::format("{}* const {} = tg::run_in({});", element_type(tile->type), name, slot));
-      slot = name;
+      if (plan_.copy_rings.runs.contains(tile.get()) && !plan_.copy_rings.laid.contains(tile.get()))
+        name_run(tile, "run_in");
     }
+    lay_rows(ring);
     in_scope(n.body);
     events(ring.end);
   });
@@ -67,6 +64,39 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   if (!ring.stays)
     for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
   ring_bytes_ = outer;
+}
+
+// The tile begins in its slot where the run of its rows does, or where these are laid down.
+void CudaGridPrinter::name_run(const BufferPtr& tile, const char* begin) {
+  const std::string name = names_.unique(tile->name);
+  std::string& slot = shared_.at(tile.get()).name;
+  out_.line(fmt::format("{}* const {} = tg::{}({});", element_type(tile->type), name, begin, slot));
+  slot = name;
+}
+
+// Rows that are read again are shifted once: all threads have what they lift before one of them lays it down.
+void CudaGridPrinter::lay_rows(const passes::CopyRing& ring) {
+  if (ring.laid.empty()) return;
+  std::vector<std::pair<BufferPtr, std::string>> lifted;
+  for (const BufferPtr& tile : ring.tiles) {
+    if (!plan_.copy_rings.laid.contains(tile.get())) continue;
+    const std::int64_t n = vector_bytes / tile->type.bytes(), pieces = (tile->elements() + n - 1) / n;
+    const std::string name = names_.unique("lifted");
+    out_.line(fmt::format("tg::Pack<{}, {}> {}[{}];", element_type(tile->type), n, name,
+                          (pieces + team_.threads - 1) / team_.threads));
+    out_.line(fmt::format("tg::lift_row<{}, {}>({}, {}, {});", tile->elements(), team_.threads,
+                          shared_.at(tile.get()).name, name, team_.thread));
+    lifted.emplace_back(tile, name);
+  }
+  events(ring.lifted);
+  out_.code();
+  for (const auto& [tile, name] : lifted) {
+    out_.line(fmt::format("tg::lay_row<{}, {}>({}, {}, {});", tile->elements(), team_.threads,
+                          shared_.at(tile.get()).name, name, team_.thread));
+    name_run(tile, "row_in");
+  }
+  events(ring.laid);
+  out_.code();
 }
 
 void CudaGridPrinter::allocate_slots(const passes::CopyRing& ring) {

@@ -170,11 +170,13 @@ std::string ElementPrinter::left_in_row(const For& n, const Access& access, int 
   return result;
 }
 
-// A vector in shared memory begins at a multiple of all units, a run and the rows behind the first anywhere.
+// A vector in shared memory begins at a multiple of all units, as does a row that is laid down; a run and the
+// rows behind the first begin anywhere.
 void ElementPrinter::load_piece_of_tile(const For& n, const Access& access, const std::string& name,
                                         int width, const std::string& exists) {
   const Buffer& tile = *access.view.buffer;
-  const bool is_vector = tile.rank() == 1 && !plan_.copy_rings.runs.contains(&tile);
+  const passes::CopyRings& rings = plan_.copy_rings;
+  const bool is_vector = rings.laid.contains(&tile) || (tile.rank() == 1 && !rings.runs.contains(&tile));
   const std::string load =
       is_vector && begins_aligned_in_row(n, access, width) ? "load_pack_if" : "load_from_run";
   out_.line(fmt::format("const auto {} = tg::{}<{}>({}, {});", name, load, width, address(access).pointer,

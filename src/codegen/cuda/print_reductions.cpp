@@ -27,6 +27,13 @@ bool meets_in_lanes(const Meeting& m) {
          (m.parts & (m.parts - 1)) == 0;
 }
 
+// The same of parts that are no power of two, where rows are shifted, too, which takes instructions enough.
+bool meets_in_fewer_lanes(const Meeting& m, const passes::CopyRings& rings) {
+  constexpr std::int64_t fewest = 8, lanes = 32;
+  return !rings.runs.empty() && m.sum.layout.register_count() == m.elements && m.parts > fewest &&
+         m.parts < lanes;
+}
+
 // The same of more parts than lanes, as warps of several CTAs have them: every lane adds some up first.
 bool meets_in_lanes_of_many(const Meeting& m) {
   constexpr std::int64_t lanes = 32;
@@ -283,6 +290,11 @@ void CudaGridPrinter::end_meeting(const Meeting& m) {
       out_.line(fmt::format("{0}[r] = tg::across_lanes<{1}, 1, {2}>(tg::load({3} + {4} % {2} * {5} + {6}));",
                             m.sum.name, combination_of(m.op), m.parts, m.tile.name, team_.thread, m.elements,
                             flat));
+      return;
+    }
+    if (meets_in_fewer_lanes(m, plan_.copy_rings)) {
+      out_.line(fmt::format("{}[r] = tg::across_some_parts<{}, {}, {}>({} + {});", m.sum.name,
+                            combination_of(m.op), m.parts, m.elements, m.tile.name, flat));
       return;
     }
     if (meets_in_lanes_of_many(m)) {

@@ -211,6 +211,17 @@ TG_DEVICE T across_lanes(T x) {
   }
 }
 
+// Of 9 to 31 parts in shared memory, `stride` elements apart: as many lanes as are a power of two have one
+// or two each.
+template <class Op, int parts, int stride, class T>
+TG_DEVICE T across_some_parts(const T* p) {
+  constexpr int lanes = parts > 16 ? 16 : 8;
+  const int lane = threadIdx.x % lanes;
+  T all = p[lane * stride];
+  if (lane + lanes < parts) all = Op::of(all, p[(lane + lanes) * stride]);
+  return across_lanes<Op, 1, lanes>(all);
+}
+
 // Of two registers that are `registers` apart a lane keeps the first, and the one that is `lanes` behind it
 // the second, each combined with that of the other lane.
 template <class Op, int lanes, int registers, class T, int n>

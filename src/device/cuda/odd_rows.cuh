@@ -111,11 +111,12 @@ TG_DEVICE void bring_run(T* slot, const T* from, int count, int thread) {
   const int first = int(uint64_t(from) & 15);
   begin_run(slot, first, thread);
 #ifdef __CUDA_ARCH__
-  constexpr int pieces = (elements * int(sizeof(T)) + 30) / 16;
+  constexpr int pieces = (elements * int(sizeof(T)) + 30) / 16, rounds = (pieces + threads - 1) / threads;
   const int bytes = count > 0 ? first + count * int(sizeof(T)) : 0;
-#pragma unroll 2
-  for (int at = 16 * thread; at < 16 * pieces; at += 16 * threads) {
-    const int left = bytes - at;
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int at = 16 * (thread + i * threads), left = bytes - at;
+    if (at >= 16 * pieces) break;
     begin_copy<16>((char*)slot + bytes_before_run + at, (const char*)from - first + at,
                    left < 0    ? 0
                    : left < 16 ? left
@@ -166,6 +167,42 @@ TG_DEVICE Pack<T, n> load_from_run(const T* from, bool exists) {
   if (exists) memcpy(result.word, from, size_t(P::bytes));
 #endif
   return result;
+}
+
+// A row that came as a run goes to the beginning of its slot: threads lift its pieces, meet, and lay them
+// down where whole pieces begin.
+template <class T>
+TG_DEVICE T* row_in(T* slot) {
+  return (T*)((char*)slot + bytes_before_run);
+}
+template <int elements, int threads, class T, int n, int rounds>
+TG_DEVICE void lift_row(const T* slot, Pack<T, n> (&own)[rounds], int thread) {
+  using P = Pack<T, n>;
+  const int first = *(const int*)slot;  // of all pieces
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int at = n * (thread + i * threads);
+#ifdef __CUDA_ARCH__
+    const auto* const from = (const typename P::Word*)((const char*)slot + bytes_before_run) + at / n;
+    uint32_t words[P::words + P::unit / 4] = {};
+    if (at < elements) {
+      to_words(words, from[0]);
+      to_words(words + P::unit / 4, from[1]);
+    }
+    shift_words<P::words, P::unit, (sizeof(T) < 4)>(words, first, own[i].word);
+#else
+    if (at < elements)
+      memcpy(own[i].word, (const char*)slot + bytes_before_run + first + P::bytes * (at / n), P::bytes);
+#endif
+  }
+}
+template <int elements, int threads, class T, int n, int rounds>
+TG_DEVICE void lay_row(T* slot, const Pack<T, n> (&own)[rounds], int thread) {
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int at = n * (thread + i * threads);
+    if (at < elements) store_pack(row_in(slot) + at, own[i]);
+  }
 }
 
 template <class Word>

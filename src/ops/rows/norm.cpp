@@ -81,7 +81,7 @@ struct NormGradient {
   Tensor bias_partials = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
 
-  bool is_read_again() const { return c.is_long() && !c.direct; }
+  bool is_read_again() const { return c.runs ? c.dim > longest_held_run : c.is_long() && !c.direct; }
   // Rows that come to registers at once are awaited: as many blocks as registers have room for wait at a
   // time. Of clusters of eight blocks there are half as many as processors, which is more than these have
   // room for, since it is not known how many that are; but at least one where there is one processor.
@@ -97,10 +97,10 @@ struct NormGradient {
     return processors() * (has_three_pieces ? few : std::max(1, resident / c.threads));
   }
 
-  // As many blocks as registers have room for: of rows of which a thread has one piece, so many for each.
+  // As many blocks as registers have room for where threads hold what they have of a row.
   int blocks_of_runs() const {
-    constexpr int registers = 64 << 10, each = is_centred<Op> ? 80 : 64;
-    return c.dim > piece_of_row(c) * c.threads ? 1 : std::max(1, registers / each / c.threads);
+    constexpr int registers = 64 << 10, each = 168;
+    return is_read_again() ? 1 : std::max(1, registers / each / c.threads);
   }
   // A block that is alone has more rows on their way.
   int stages() const {
@@ -244,7 +244,8 @@ struct NormGradient {
       copy(values, dx.at(row));
   }
   void write() const {
-    const GridOptions options = c.spread ? options_of_held_rows(c.spread) : GridOptions{.threads = c.threads};
+    GridOptions options = c.spread ? options_of_held_rows(c.spread) : GridOptions{.threads = c.threads};
+    if (c.runs && blocks_of_runs() > 1) options.blocks_per_processor = blocks_of_runs();
     grid(blocks, options, [&](Index block) {
       // Sums per row of tiles, which are added up at the end.
       std::optional<Fragment> sum, bias_sum;

@@ -134,22 +134,30 @@ int threads_of_long_gradient(const NormInstance<Op>& c, bool has_engine) {
   return 0;
 }
 
+// Rows of which a thread holds so many elements, and those of a block of so many threads. Fewer have more
+// elements each: what a thread does for each row, whatever it has of it, bounds shorter ones.
+inline constexpr int elements_of_run = 24, longest_held_run = 384 * elements_of_run;
 // Longer rows that end within pieces come ahead to shared memory as runs, of which it has room for two. Sums
 // of both gradients leave no registers for what threads read of more features.
 template <class Op>
 bool comes_as_runs(const NormInstance<Op>& c) {
-  constexpr int shortest = 1024, longest = is_centred<Op> ? 16384 : 20480;
+  constexpr int shortest = 1024, longest = is_centred<Op> ? 17664 : 20480;
   constexpr int shortest_of_f32 = 4096, longest_of_f32 = 11264;
   if (adds_residual<Op> || c.dim % piece_of_row(c) == 0) return false;
   const int bits = std::max(c.type.bits(), c.weight.value_or(c.type).bits());
   return bits == 16 ? c.dim > shortest && c.dim <= longest
                     : c.type == f32 && c.dim > shortest_of_f32 && c.dim <= longest_of_f32;
 }
-// Threads of a block that has a row of so many pieces: up to 576, and each as few pieces as these have.
-inline int threads_of_run(int pieces) {
-  constexpr int warp = 32, most = 576, fewest = 128;
-  const int each = (pieces + most - 1) / most, wanted = (pieces + each - 1) / each;
-  return std::max(fewest, (wanted + warp - 1) / warp * warp);
+// Threads of a block that has a row: longer ones are read from shared memory wherever they are needed, by up
+// to 576 threads, or by more where sums of both gradients would have a fifth piece.
+template <class Op>
+int threads_of_run(const NormInstance<Op>& c) {
+  constexpr int warp = 32, usual = 576, of_long = 736;
+  const int piece = piece_of_row(c), pieces = (c.dim + piece - 1) / piece,
+            most = is_centred<Op> && c.dim > longest_held_norm ? of_long : usual;
+  const int each = c.dim <= longest_held_run ? elements_of_run / piece : (pieces + most - 1) / most;
+  const int wanted = (pieces + each - 1) / each;
+  return (wanted + warp - 1) / warp * warp;
 }
 
 // Rows of a gradient that no block of the usual number of threads holds: those that threads have whole pieces
@@ -201,8 +209,7 @@ NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
   if (!c.on_gpu()) made.partials = few_partials;  // no more than it has processors, twice
   made.runs = c.on_gpu() && comes_as_runs(made);
   if (made.runs) {
-    const int piece = piece_of_row(made);
-    made.threads = threads_of_run((made.dim + piece - 1) / piece);
+    made.threads = threads_of_run(made);
     return made;
   }
   const bool is_held = !made.is_long() || has_room_for_gradient(made);

@@ -82,6 +82,26 @@ TEST(RowPlans, GiveCutRowsAsManyWarpsAsHavePieces) {
     EXPECT_FALSE(has(kernel_of("softmax", {{"x", rows(64, features)}}), "_threads")) << features;
 }
 
+// 24 elements a thread, as many blocks as registers have room for; longer rows are laid down in shared
+// memory.
+TEST(RowPlans, GiveThreadsOfGradientsManyElementsOfRowsThatComeAsRuns) {
+  const auto text = [](std::int64_t features, DType type, const char* name = "rms_norm_backward") {
+    Tensors inputs{{"dout", rows(4096, features, type)},
+                   {"x", rows(4096, features, type)},
+                   {"weight", rows(1, features, type).reshape({features})}};
+    if (std::string(name) == "layer_norm_backward") inputs.emplace("bias", inputs.at("weight"));
+    const ListedCall listed = listed_by_name(find_schema(name), inputs, {}, Target::cuda());
+    return codegen::print_cuda(Signature(listed.kernels.at(0).ir()), {90}).text;
+  };
+  EXPECT_TRUE(has(text(1025, bf16), "__launch_bounds__(64, 6)"));
+  EXPECT_TRUE(has(text(4097, bf16), "__launch_bounds__(192, 2)"));
+  EXPECT_TRUE(has(text(4097, f32), "__launch_bounds__(192, 2)"));
+  EXPECT_TRUE(has(text(8193, bf16), "__launch_bounds__(352)"));
+  for (const std::int64_t features : {1025, 4097, 8193}) EXPECT_FALSE(has(text(features, bf16), "lay_row<"));
+  EXPECT_TRUE(has(text(16385, bf16), "tg::lay_row<16385, 544>("));
+  EXPECT_TRUE(has(text(16385, bf16, "layer_norm_backward"), "tg::lay_row<16385, 704>("));
+}
+
 // Only rows of x begin anywhere; the weight is a row that begins where words do.
 TEST(RowPlans, TakeWholeWordsOfTensorsOfOneRow) {
   const ListedCall listed = listed_by_name(find_schema("rms_norm"), of_norm(64, 4097), {}, Target::cuda());

@@ -8,6 +8,7 @@
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/run_copies.hpp"
 #include "schedule/build.hpp"
 
 namespace tegula::passes {
@@ -260,6 +261,8 @@ class WholeGrid {
 
   Events whole(const For& loop, const Stmt& s, const CopyRing& ring) {
     Events result = numbered(ring.before, ring), steps = numbered(ring.begin, ring);
+    append(steps, numbered(ring.lifted, ring));
+    append(steps, numbered(ring.laid, ring));
     append(steps, body(loop.body));
     append(steps, numbered(ring.end, ring));
     // A loop that goes back has as many steps as the one before it, whose slots it begins in.
@@ -308,6 +311,21 @@ int simulated_warps(const Grid& grid) { return std::clamp(grid.hints.threads / 3
 
 void add_events(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps, bool again) {
   LoopEvents(ring, loop, at, bring, warps).add(again);
+}
+
+void add_laying(CopyRing& ring, CopyRings& rings, const Grid& grid, const Loc& at) {
+  schedule::Operation lift, lay;
+  for (int tile = 0; tile < static_cast<int>(ring.tiles.size()); ++tile) {
+    const Buffer* own = ring.tiles[static_cast<std::size_t>(tile)].get();
+    if (!rings.runs.contains(own) || !is_read_again(grid.body, *own)) continue;
+    rings.laid.insert(own);
+    lift.accesses.push_back(schedule::read(tile, schedule::at_cursor(ring.number)));
+    lay.accesses.push_back(schedule::write(tile, schedule::at_cursor(ring.number), {}, {1, 0, 1}));
+  }
+  if (lift.accesses.empty()) return;
+  const Event meet{schedule::Barrier{0, false, 0, 32 * simulated_warps(grid), true}};
+  ring.lifted = {{std::move(lift), schedule::Who::all, "rows are lifted", nullptr, at}, meet};
+  ring.laid = {{std::move(lay), schedule::Who::all, "rows are laid down", nullptr, at}, meet};
 }
 
 void add_events_back(CopyRing& ring, const For& loop, const Loc& at, const For& forward, const Body& bring,

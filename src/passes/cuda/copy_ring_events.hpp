@@ -13,6 +13,9 @@ void add_events(CopyRing& ring, const ir::For& loop, const Loc& at, const ir::Bo
 void add_events_back(CopyRing& ring, const ir::For& loop, const Loc& at, const ir::For& forward,
                      const ir::Body& bring, int warps);
 
+// Of rows in the ring's slots that are laid down, which become known to all rings.
+void add_laying(CopyRing& ring, CopyRings& rings, const ir::Grid& grid, const Loc& at);
+
 inline constexpr int most_fills_of_a_tile = 16;  // in a step
 
 // Warps that stand for all of a block in the simulation.

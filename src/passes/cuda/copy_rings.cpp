@@ -220,8 +220,7 @@ bool RingSearch::comes_as_run(const RingCandidate& c) const {
 
 Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
   for (const Stmt& s : c.fills) {
-    Reason reason = comes_as_run(c) ? Reason{} : reason_to_wait(s);
-    if (!reason.why.empty()) return reason;
+    if (Reason reason = comes_as_run(c) ? Reason{} : reason_to_wait(s); !reason.why.empty()) return reason;
     const Effects e = all_effects(s);
     for (const Region& r : e.regions)
       if (is_write(r.touch) && r.view->buffer != c.tile)
@@ -332,6 +331,7 @@ std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& arou
   take(ring, tiles);
   brought_ = {&loop, *bring(loop, tiles)};
   add_events(ring, loop, s->at, brought_.bring, simulated_warps(grid_), around.loops);
+  add_laying(ring, result_, grid_, s->at);
   std::int64_t bytes = 0;
   for (const RingCandidate& c : tiles) bytes += depth * bytes_of_slot(c);
   result_.loops.emplace(s.get(), std::move(ring));

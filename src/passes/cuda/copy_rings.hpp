@@ -26,6 +26,9 @@ struct CopyRing {
   // In front of the loop, at the start and at the end of each step, after the loop. Events hold the
   // statements that they come from: copies into a slot, and what these need.
   schedule::Events before = {}, begin = {}, end = {}, after = {};
+  // At the start of each step, too, where it has rows that are laid down: between lifting and laying, and
+  // behind that.
+  schedule::Events lifted = {}, laid = {};
 };
 
 struct CopyRings {
@@ -36,7 +39,8 @@ struct CopyRings {
   // Tiles that come as runs (run_copies.hpp), and with them those of which pieces are read wherever they
   // begin.
   std::unordered_set<const ir::Buffer*> runs, anywhere;
-  std::vector<Note> notes;  // stages that loops do not have, tiles that do not come ahead
+  std::unordered_set<const ir::Buffer*> laid;  // runs that threads shift once, since they read them again
+  std::vector<Note> notes;                     // stages that loops do not have, tiles that do not come ahead
 
   bool empty() const { return loops.empty(); }
   int count() const;  // of rings: loops may share one

@@ -145,11 +145,23 @@ void bring_ahead(Roles& roles) {
 
 }  // namespace
 
+namespace {
+
+bool multiplies(const Body& body) {
+  bool result = false;
+  for_each_stmt(body, [&](const Stmt& s) { result |= as<Gemm>(s) != nullptr; });
+  return result;
+}
+
+}  // namespace
+
 std::int64_t shared_bytes_of(int blocks) { return shared_of_processor / blocks - shared_of_system; }
 
 int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
   const int threads = grid.hints.threads;
   int blocks = std::max(1, grid.hints.blocks_per_processor);
+  // What loops over elements have for a moment is counted generously: the program knows.
+  if (!multiplies(grid.body)) return blocks;
   const RegisterNeeds needs = register_needs(grid.body, threads, target);
   while (blocks > 1 && !fit(needs, registers_of(threads_of_cta(grid.hints), blocks))) --blocks;
   return blocks;

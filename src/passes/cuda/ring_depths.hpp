@@ -8,7 +8,7 @@ namespace tegula::passes {
 std::int64_t shared_bytes_of(int blocks);
 
 // How many blocks without roles the text promises to a processor: what the program asks for, as far as
-// registers last.
+// registers last where it has products.
 int blocks_without_roles(const ir::Grid& grid, const CudaTarget& target);
 
 // Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left;

@@ -102,6 +102,19 @@ bool is_read_by_elements(const Body& body, const Buffer& tile,
   });
 }
 
+bool is_read_again(const Body& body, const Buffer& tile) {
+  for (int d = 0; d + 1 < tile.rank(); ++d)
+    if (tile.extent(d) != 1) return false;
+  int loops = 0;
+  for_each_element_loop(body, [&](const For& loop) {
+    loops += std::any_of(loop.body.begin(), loop.body.end(), [&](const Stmt& s) {
+      const auto* load = as<Load>(s);
+      return load && load->from.view.buffer.get() == &tile;
+    });
+  });
+  return loops > 1;
+}
+
 std::unordered_set<const Buffer*> tiles_beside_runs(const Body& body,
                                                     const std::unordered_set<const Buffer*>& runs) {
   std::unordered_set<const Buffer*> beside, result;

@@ -21,6 +21,8 @@ bool is_run(const ir::Copy& copy);
 // Whether statements other than those that fill the tile only load elements of it, in loops over elements.
 bool is_read_by_elements(const ir::Body& body, const ir::Buffer& tile,
                          const std::unordered_set<const ir::StmtNode*>& fills);
+// Whether more than one loop over elements reads such a tile of one row: then threads shift it once.
+bool is_read_again(const ir::Body& body, const ir::Buffer& tile);
 // Tiles that such loops read beside runs: one copy fills each, and its rows end within pieces, too.
 std::unordered_set<const ir::Buffer*> tiles_beside_runs(const ir::Body& body,
                                                         const std::unordered_set<const ir::Buffer*>& runs);

@@ -107,6 +107,26 @@ TEST_P(Runs, AreThoseOfRowsThatEndWithinPieces) {
 INSTANTIATE_TEST_SUITE_P(All, Runs, ::testing::ValuesIn(all_runs),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Reads the last row of a tile of some so often.
+Written read(const char* name, int rows, int times) {
+  return {name, 1, 1, [=](const Tensor& x, const Tensor&, const Tensor&, Fragment& sum, const Expr& step) {
+            Shared tile({rows, 257}, bf16);
+            copy(x.at(step * rows), tile);
+            for (int i = 0; i < times; ++i) {
+              add(sum, tile, rows - 1);
+              Fragment all = reduce_sum(sum);
+              parallel(sum, [&](Index j) { sum(j) -= all(); });
+            }
+          }};
+}
+
+TEST(Runs, AreLaidDownIfTheyAreOneRowThatLoopsReadAgain) {
+  const auto laid = [](const Written& c) { return plan_of(c, {90}).grids[0].copy_rings.laid.size(); };
+  EXPECT_EQ(laid(read("once", 1, 1)), 0u);
+  EXPECT_EQ(laid(read("again", 1, 2)), 1u);
+  EXPECT_EQ(laid(read("again_of_two_rows", 2, 2)), 0u);
+}
+
 TEST(Runs, HaveRoomBesideThem) {
   const ir::Buffer tile{
       "tile", ir::Space::shared, ir::Role::tile, bf16, {ir::constant(i32, 1), ir::constant(i32, 257)}, false,
