@@ -114,8 +114,8 @@ Written read(const char* name, int rows, int times) {
             copy(x.at(step * rows), tile);
             for (int i = 0; i < times; ++i) {
               add(sum, tile, rows - 1);
-              Fragment all = reduce_sum(sum);
-              parallel(sum, [&](Index j) { sum(j) -= all(); });
+              const Var all = reduce_sum(sum).scalar();
+              parallel(sum, [&](Index j) { sum(j) -= all; });
             }
           }};
 }
