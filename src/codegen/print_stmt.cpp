@@ -256,7 +256,7 @@ void GridPrinter::clear_without_steps(const For& loop, std::span<const BegunSum>
   out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
   for (const BegunSum& sum : sums) rows({*row_op(sum.clear)});
   out_.close();
-  for (const BegunSum& sum : found->second) let_sums_leave(loop, sum);
+  for (const BegunSum& sum : sums) let_sums_leave(loop, sum);
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
