@@ -7,9 +7,9 @@
 
 namespace tegula::codegen {
 
-// The tiles that copies of the body fill, each all of it, from tensors that the block, whose effects these are,
-// does not write; and the product behind it that alone reads it.
+// The tiles that copies of the body fill, each all of it, from tensors that the block, whose effects these
+// are, does not write; and the product behind it that alone reads it.
 std::unordered_map<const ir::Buffer*, ir::Stmt> placed_rows(const ir::Body& body, const TileUses& uses,
-                                                  const ir::Effects& block);
+                                                            const ir::Effects& block);
 
 }  // namespace tegula::codegen

@@ -256,7 +256,6 @@ void GridPrinter::clear_without_steps(const For& loop, std::span<const BegunSum>
   out_.open(fmt::format("if ({} <= {}) {{", scalar(loop.end[0]), scalar(loop.begin[0])));
   for (const BegunSum& sum : sums) rows({*row_op(sum.clear)});
   out_.close();
-  for (const BegunSum& sum : sums) let_sums_leave(loop, sum);
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
@@ -264,6 +263,7 @@ void GridPrinter::operator()(const For& n, const Stmt& s) {
   const auto found = begun_.find(s.get());
   const std::span<const BegunSum> begun = found == begun_.end() ? std::span<const BegunSum>() : found->second;
   clear_without_steps(n, begun);
+  for (const BegunSum& sum : begun) let_sums_leave(n, sum);
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
   for (const BegunSum& sum : begun)
     adds_[sum.product.get()] = fmt::format("{} > {}", scalar(variable(n.index[0])), scalar(n.begin[0]));

@@ -219,7 +219,6 @@ class CudaGridPrinter : private RowPrinter {
   void store_matrices(const passes::Conversion& n, const ir::View& to, const Loc& at);
   void store_plain_matrices(const passes::Conversion& n);
   void store_transposed_matrices(const passes::Conversion& n);
-
   // What is read by ldmatrix into registers, one a value.
   std::optional<passes::Conversion> matrix_load(const ir::Stmt& s) const;
   void load_matrices(const passes::Conversion& n, const ir::View& from, const Loc& at);
@@ -249,7 +248,6 @@ class CudaGridPrinter : private RowPrinter {
   std::size_t reductions_together(const ir::Body& statements, std::size_t first) const;
   void print_reductions_together(std::span<const ir::Stmt> statements);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
-
   std::string place_format(const ir::Stmt& s, Texts& values) const;
 
   // ---- stamps of the clock (print_timeline.cpp)

@@ -79,10 +79,6 @@ double segments_time(const BoundCall& call, const DeltaPass& pass, std::int64_t 
          static_cast<double>(count) * scan_costs.segment_step + scan_costs.grids;
 }
 
-}  // namespace
-
-namespace {
-
 // Microseconds of passes over states by features, in so many segments.
 double kda_time(const BoundCall& call, const ScanKernel& scan, bool gradients, std::int64_t count) {
   // Of a step with few columns, and of one more, where there are many heads; of a gradient's, in steps of

@@ -143,10 +143,6 @@ void bring_ahead(Roles& roles) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 bool multiplies(const Body& body) {
   bool result = false;
   for_each_stmt(body, [&](const Stmt& s) { result |= as<Gemm>(s) != nullptr; });
