@@ -28,7 +28,7 @@ function(tegula_sanitized_test name shards)
   add_executable(${name} ${files})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${TEGULA_PRECOMPILE} UNITY_BUILD_MODE GROUP)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE tegula_testing tegula_core GTest::gtest nlohmann_json::nlohmann_json)
+  target_link_libraries(${name} PRIVATE tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
   # Instrumented code would be optimised for longer than it runs.
   target_compile_options(${name} PRIVATE ${tegula_warnings} ${of_FLAGS} -fno-sanitize-recover=all -O0 -g1)
   target_link_options(${name} PRIVATE ${of_FLAGS})

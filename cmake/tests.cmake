@@ -15,17 +15,15 @@ if(TEGULA_PRECOMPILE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
   target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
                             <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
-                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h> tests/rows/rows.hpp include/tegula/lang.hpp
-                            src/ir/ir.hpp)
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h> include/tegula/lang.hpp src/ir/ir.hpp)
 endif()
 
-# What tests of several folders share is in folders `testing`, and in no library of users; so is what runs them.
+# What tests of several folders share is in folders `testing`, and in no library of users.
 file(GLOB_RECURSE testing_sources CONFIGURE_DEPENDS src/*.cpp)
 list(FILTER testing_sources INCLUDE REGEX "${PROJECT_SOURCE_DIR}/src/.*/testing/")
 list(FILTER testing_sources EXCLUDE REGEX "_test\\.cpp$")
-add_library(tegula_testing STATIC EXCLUDE_FROM_ALL ${testing_sources} ${PROJECT_SOURCE_DIR}/tests/rows/main.cpp
-                                  ${PROJECT_SOURCE_DIR}/tests/rows/rows.cpp)
-target_include_directories(tegula_testing PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+add_library(tegula_testing STATIC EXCLUDE_FROM_ALL ${testing_sources})
+target_include_directories(tegula_testing PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(tegula_testing PRIVATE ${tegula_test_options})
 target_link_libraries(tegula_testing PRIVATE tegula_core)
 
@@ -35,7 +33,7 @@ set(builtin_of_one_set TEGULA_BUILTIN_OF_ONE_SET=$<STREQUAL:${TEGULA_BUILTIN},MA
 function(tegula_test_settings name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${tegula_test_options})
-  target_link_libraries(${name} PRIVATE tegula_testing tegula_core GTest::gtest nlohmann_json::nlohmann_json)
+  target_link_libraries(${name} PRIVATE tegula_testing tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
   quick_linker(${name})
   if(TEGULA_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM tegula_test_headers)

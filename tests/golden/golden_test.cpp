@@ -15,7 +15,6 @@
 #include "show/texts.hpp"
 #include "tests/golden/kernels.hpp"
 #include "tests/golden/shipped.hpp"
-#include "tests/rows/rows.hpp"
 
 namespace golden {
 
@@ -131,6 +130,5 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   setenv("TEGULA_NUM_THREADS", "1", 1);  // plans of products depend on them
   golden::update = argc > 1 && std::strcmp(argv[1], "--update") == 0;
-  tegula::rows::register_tests();
   return RUN_ALL_TESTS();
 }
